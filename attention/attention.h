@@ -1,0 +1,38 @@
+#pragma once
+
+// Causal attention of ragged query rows over the paged KV cache, batch-invariant: a row's result depends on its own q and the cache
+// alone, bit for bit. The softmax is split at absolute multiples of 512 tokens: each chunk gives (max, sum, output) and chunks are
+// merged in ascending order, in prefill as in decode. Probabilities are rounded to BF16 before they weigh V; the sum is of the
+// unrounded ones.
+
+#include <span>
+
+#include "device/bf16_math.h"
+#include "device/isa.h"
+#include "device/thread_pool.h"
+#include "kv/kv_cache.h"
+
+namespace lynx::attention {
+
+/// Absolute boundary of the partial softmaxes, in tokens.
+inline constexpr int kSoftmaxChunk = 512;
+
+/// Query rows of one sequence: row r of the span has position first_position + r and sees keys 0 … that position.
+struct QuerySpan {
+  const kv::BlockId* blocks;  ///< Block table covering first_position + rows tokens; not owned.
+  int first_position;
+  int rows;
+  int first_row;  ///< Where the span's rows lie in q and out.
+};
+
+struct HeadShape {
+  int heads;    ///< Query heads, a multiple of the cache's KV heads (grouped-query attention).
+  float scale;  ///< Usually 1/sqrt(head_dim); folded into the scores in FP32.
+};
+
+/// out[row][head][head_dim] (BF16) for all rows of all spans; q has the same shape. K and V of the rows themselves are already
+/// stored.
+void attend(const kv::KvCache& cache, int layer, HeadShape shape, std::span<const QuerySpan> spans, const Bf16* q, Bf16* out,
+            Isa isa, ThreadPool& pool);
+
+}  // namespace lynx::attention

@@ -1,0 +1,103 @@
+#pragma once
+
+// The seam between the fronts (HTTP, later gRPC) and what generates. Fronts validate and submit; the engine calls a sink back from
+// its own thread. --aggregated implements it with one process; the pair implements the same interface.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+#include "model/sampler.h"
+#include "model/sampling_params.h"
+
+namespace lynx::server {
+
+struct GenerateRequest {
+  std::string request_id;            ///< Unique among live requests; in every log line.
+  std::vector<std::int32_t> prompt;  ///< Not empty; ids inside the vocabulary; shorter than the context.
+  model::SamplingParams sampling;
+  int max_tokens = 16;  ///< Per choice; 0 only with prompt_logprobs. Clamped to the context by the engine.
+  int choices = 1;      ///< n: one prefill, then copy-on-write.
+  std::vector<std::string> stop;
+  std::vector<std::int32_t> stop_token_ids;
+  bool include_stop_text = false;  ///< include_stop_str_in_output
+  bool ignore_eos = false;
+  int top_logprobs = -1;         ///< −1 = no logprobs; else the chosen token's and this many alternatives.
+  int prompt_top_logprobs = -1;  ///< Same for the prompt's tokens (echo with logprobs).
+};
+
+/// One token with its log probability and alternatives (empty unless asked for).
+struct TokenOutput {
+  std::int32_t id = 0;
+  float logprob = 0;
+  std::vector<model::TokenLogprob> top;
+};
+
+enum class FinishReason { kStop, kLength };
+
+/// What became final for one choice. Text is complete UTF-8 whose stop strings are already cut; `tokens` are those whose text has
+/// been released (a token is held back with its text). Deltas concatenate to exactly the unary text.
+struct ChoiceUpdate {
+  int choice = 0;
+  std::string text;
+  std::vector<TokenOutput> tokens;
+  std::vector<std::int32_t> text_offsets;  ///< Per token: where its text begins in the choice's whole text, in Unicode code points.
+  std::optional<FinishReason> finish;
+};
+
+struct Usage {
+  int prompt_tokens = 0;
+  int completion_tokens = 0;  ///< Over all choices; a final end token counts.
+  int cached_tokens = 0;
+};
+
+/// One call of the sink: in order, never after `finished`.
+struct GenerationUpdate {
+  std::vector<TokenOutput> prompt_tokens;  ///< In the first update when prompt_top_logprobs ≥ 0; [0] has no logprob.
+  std::vector<ChoiceUpdate> choices;
+  Usage usage;
+  bool finished = false;  ///< All choices ended, or `error` is set; resources are released.
+  Status error;           ///< Not OK: the request failed; `finished` is true.
+};
+
+/// Called on the engine's thread; must not block and must not call the engine back except cancel().
+class UpdateSink {
+ public:
+  virtual ~UpdateSink() = default;
+  virtual void on_update(GenerationUpdate update) = 0;
+};
+
+/// A snapshot for /metrics and /health.
+struct EngineStats {
+  int waiting = 0;
+  int running = 0;
+  int free_blocks = 0;
+  int total_blocks = 0;
+  std::uint64_t prompt_tokens_total = 0;
+  std::uint64_t generation_tokens_total = 0;
+  std::uint64_t preemptions_total = 0;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  /// Any thread. OK: the sink will be called, the last time with `finished`. RESOURCE_EXHAUSTED: it could never fit (the message
+  /// names the capacity); UNAVAILABLE: the queue is full or the engine is draining. After an error the sink is never called.
+  virtual Status submit(GenerateRequest request, std::shared_ptr<UpdateSink> sink) = 0;
+
+  /// Any thread; idempotent; unknown ids are ignored. The sink gets a last update with CANCELLED.
+  virtual void cancel(std::string_view request_id) = 0;
+
+  /// Refuses new requests from now on and returns at once; running ones go on.
+  virtual void begin_drain() = 0;
+
+  virtual EngineStats stats() const = 0;  ///< Any thread.
+  virtual int max_model_len() const = 0;
+};
+
+}  // namespace lynx::server
