@@ -26,7 +26,8 @@ void dequantize(WeightType type, const std::byte* source, std::size_t values, fl
 /// Values that share one (scale, minimum) pair in the 4- and 8-bit types that stay packed in memory.
 inline constexpr int kAffineGroup = 32;
 
-/// One group of a type that stays packed: value[i] = scale · code[i] + minimum, one rounding (the product is exact).
+/// One group of a type that stays packed: value[i] = scale · code[i] + minimum, one rounding (the product is exact). Equal to what
+/// dequantize() gives for every finite scale (a zero may differ in its sign, which no sum can show).
 /// 4-bit types (Q4_0, Q4_1, Q4_K): code in 0 … 15. Q8_0: code in −128 … 127, minimum 0.
 struct AffineGroup {
   float scale;
