@@ -1,0 +1,23 @@
+# LYNX_CUDA=AUTO|ON|OFF -> LYNX_WITH_CUDA. With it the CUDA language is on and lynx_cuda_flags carries nvcc's flags.
+set(LYNX_WITH_CUDA OFF)
+if(NOT LYNX_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  if(NOT CMAKE_CUDA_COMPILER AND EXISTS /usr/local/cuda/bin/nvcc)
+    set(CMAKE_CUDA_COMPILER /usr/local/cuda/bin/nvcc)  # The toolkit's usual place, often not on PATH.
+  endif()
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80 90 100)
+    endif()
+    enable_language(CUDA)
+    # CMake 3.25 knows no C++20 for nvcc: with REQUIRED it fails, without it drops the flag in silence.
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
+    string(APPEND CMAKE_CUDA_FLAGS " -std=c++20 -Xcompiler=-fPIC")
+    set(LYNX_WITH_CUDA ON)
+  elseif(LYNX_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "LYNX_CUDA=ON, but there is no CUDA compiler (nvcc)")
+  endif()
+endif()
+message(STATUS "CUDA layer: ${LYNX_WITH_CUDA}")
