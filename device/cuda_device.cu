@@ -29,7 +29,9 @@ struct Stream::Handle {
   }
 };
 
-bool compiled() { return true; }
+bool compiled() {
+  return true;
+}
 
 Result<std::vector<GpuInfo>> list_gpus() {
   std::vector<GpuInfo> gpus;
@@ -40,7 +42,8 @@ Result<std::vector<GpuInfo>> list_gpus() {
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties{};
     LYNX_RETURN_IF_ERROR(to_status(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties"));
-    gpus.push_back({index, properties.name, static_cast<std::int64_t>(properties.totalGlobalMem), properties.major, properties.minor});
+    gpus.push_back(
+        {index, properties.name, static_cast<std::int64_t>(properties.totalGlobalMem), properties.major, properties.minor});
   }
   return gpus;
 }
@@ -92,7 +95,9 @@ Result<bool> Event::ready() const {
   return true;
 }
 
-Status Event::wait() const { return to_status(cudaEventSynchronize(handle_->event), "cudaEventSynchronize"); }
+Status Event::wait() const {
+  return to_status(cudaEventSynchronize(handle_->event), "cudaEventSynchronize");
+}
 
 Stream::Stream(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
 Stream::Stream(Stream&&) noexcept = default;
@@ -109,12 +114,16 @@ Status Stream::copy(void* destination, const void* source, std::size_t bytes) {
   return to_status(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, handle_->stream), "cudaMemcpyAsync");
 }
 
-Status Stream::record(Event& event) { return to_status(cudaEventRecord(event.handle_->event, handle_->stream), "cudaEventRecord"); }
+Status Stream::record(Event& event) {
+  return to_status(cudaEventRecord(event.handle_->event, handle_->stream), "cudaEventRecord");
+}
 
 Status Stream::wait_for(const Event& event) {
   return to_status(cudaStreamWaitEvent(handle_->stream, event.handle_->event, 0), "cudaStreamWaitEvent");
 }
 
-Status Stream::synchronize() { return to_status(cudaStreamSynchronize(handle_->stream), "cudaStreamSynchronize"); }
+Status Stream::synchronize() {
+  return to_status(cudaStreamSynchronize(handle_->stream), "cudaStreamSynchronize");
+}
 
 }  // namespace lynx::cuda
