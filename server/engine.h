@@ -73,13 +73,38 @@ class UpdateSink {
 
 /// A snapshot for /metrics and /health.
 struct EngineStats {
-  int waiting = 0;
-  int running = 0;
+  int waiting = 0;  ///< Requests queued or preempted.
+  int running = 0;  ///< Requests.
   int free_blocks = 0;
   int total_blocks = 0;
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;
   std::uint64_t preemptions_total = 0;
+  bool draining = false;
+};
+
+/// How a request ended and where its time went. Durations are seconds; −1 = that point was not reached.
+struct RequestReport {
+  std::string_view request_id;         ///< Valid during the call.
+  Status error;                        ///< OK; CANCELLED: the client went away; else the failure.
+  std::optional<FinishReason> finish;  ///< kLength if any choice was cut; nothing on error.
+  Usage usage;
+  int preemptions = 0;
+  double queue_s = -1;    ///< Submitted → first admitted.
+  double prefill_s = -1;  ///< First admitted → first token (or the prompt's scores).
+  double ttft_s = -1;     ///< Submitted → first token.
+  double decode_s = -1;   ///< First token → end.
+  double total_s = 0;     ///< Submitted → end.
+};
+
+/// What the engine has to tell to metrics. Called on the engine's thread; must not block.
+class EngineObserver {
+ public:
+  virtual ~EngineObserver() = default;
+  virtual void on_first_token(double ttft_s) = 0;         ///< Once a request, over all its choices.
+  virtual void on_next_token(double since_last_s) = 0;    ///< Every later token of a choice.
+  virtual void on_pass(int rows, double seconds) = 0;     ///< One forward pass, sampling not counted.
+  virtual void on_request_end(const RequestReport&) = 0;  ///< Once for every accepted request.
 };
 
 class Engine {

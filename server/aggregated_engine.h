@@ -1,0 +1,55 @@
+#pragma once
+
+// The engine of --aggregated: prefill and decode on one model in one process.
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "common/status.h"
+#include "device/thread_pool.h"
+#include "model/model.h"
+#include "server/engine.h"
+#include "server/engine_runner.h"
+#include "text/tokenizer.h"
+
+namespace lynx::server {
+
+class EngineLoop;
+
+struct EngineOptions {
+  std::int64_t kv_memory_bytes = std::int64_t{2} << 30;
+  int max_model_len = 0;                ///< 0: the model's context. Never above what the KV memory holds.
+  int max_running = 64;                 ///< Sequences (choices) at once.
+  int max_waiting = 1024;               ///< Queued requests before new ones are refused.
+  int chunk_rows_beside_decodes = 256;  ///< Prompt tokens of a pass that also decodes: bounds the pause between tokens.
+  EngineObserver* observer = nullptr;   ///< Not owned; outlives the engine.
+};
+
+class AggregatedEngine final : public Engine {
+ public:
+  /// Allocates the KV cache and starts the engine's thread. What is pointed to is not owned and must outlive the engine; `model`
+  /// and `pool` are the engine's alone from now on. RESOURCE_EXHAUSTED when the KV memory cannot be had or holds no block;
+  /// INVALID_ARGUMENT naming max-model-len when that is beyond the model's context.
+  static Result<std::unique_ptr<AggregatedEngine>> create(const EngineOptions& options, model::Model* model,
+                                                          const text::Tokenizer* tokenizer, ThreadPool* pool);
+
+  /// The same over any runner, whose KV blocks are its own; `kv_memory_bytes` is not looked at.
+  static Result<std::unique_ptr<AggregatedEngine>> create(const EngineOptions& options, std::unique_ptr<Runner> runner,
+                                                          TokenText token_text, ThreadPool* pool);
+
+  /// Ends after the pass under way; live requests fail with UNAVAILABLE.
+  ~AggregatedEngine() override;
+
+  Status submit(GenerateRequest request, std::shared_ptr<UpdateSink> sink) override;
+  void cancel(std::string_view request_id) override;
+  void begin_drain() override;
+  EngineStats stats() const override;
+  int max_model_len() const override;
+
+ private:
+  explicit AggregatedEngine(std::unique_ptr<EngineLoop> loop);
+  std::unique_ptr<EngineLoop> loop_;
+};
+
+}  // namespace lynx::server
