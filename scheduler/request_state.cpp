@@ -1,0 +1,34 @@
+#include "scheduler/request_state.h"
+
+namespace lynx::scheduler {
+namespace {
+
+using State = RequestState;
+constexpr std::optional<State> kNever = std::nullopt;
+
+// clang-format off
+// Rows: states, columns: events, both in the order of their enumerations.
+constexpr std::array<std::array<std::optional<State>, kRequestEvents.size()>, kRequestStates.size()> kTable{{
+    //                 kAdmit              kPromptDone       kPreempt           kComplete         kFail
+    /* kQueued     */ {State::kPrefilling, kNever,           kNever,            kNever,           State::kFailed},
+    /* kPrefilling */ {kNever,             State::kDecoding, State::kPreempted, kNever,           State::kFailed},
+    /* kDecoding   */ {kNever,             kNever,           State::kPreempted, State::kFinished, State::kFailed},
+    /* kPreempted  */ {State::kPrefilling, kNever,           kNever,            kNever,           State::kFailed},
+    /* kFinished   */ {kNever,             kNever,           kNever,            kNever,           kNever},
+    /* kFailed     */ {kNever,             kNever,           kNever,            kNever,           kNever},
+}};
+// clang-format on
+
+}  // namespace
+
+std::optional<RequestState> next_state(RequestState state, RequestEvent event) {
+  return kTable[static_cast<std::size_t>(state)][static_cast<std::size_t>(event)];
+}
+
+std::string_view state_name(RequestState state) {
+  constexpr std::array<std::string_view, kRequestStates.size()> kNames{"queued",    "prefilling", "decoding",
+                                                                       "preempted", "finished",   "failed"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+}  // namespace lynx::scheduler

@@ -1,0 +1,29 @@
+#include <cstdlib>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/scheduler/batcher_simulation.h"
+
+using namespace lynx::scheduler;
+
+TEST_CASE("in thousands of random worlds no block is lost, every request ends and the order of arrival is kept") {
+  SimulationCoverage coverage;
+  if (const char* seed = std::getenv("LYNX_SEED")) {
+    CHECK(BatcherSimulation(static_cast<unsigned>(std::atol(seed)), &coverage).run() == "");
+    return;
+  }
+  for (unsigned seed = 0; seed < 6000; ++seed) {
+    const std::string failure = BatcherSimulation(seed, &coverage).run();
+    if (!failure.empty()) FAIL("seed " << seed << ": " << failure << " (LYNX_SEED=" << seed << " runs it alone)");
+  }
+  // The worlds were not dull.
+  CHECK(coverage.cancelled_in ==
+        std::set{RequestState::kQueued, RequestState::kPrefilling, RequestState::kDecoding, RequestState::kPreempted});
+  CHECK(coverage.preemptions > 1000);
+  CHECK(coverage.replays > 1000);
+  CHECK(coverage.forks > 1000);
+  CHECK(coverage.refused_capacity > 1000);
+  CHECK(coverage.refused_queue > 1000);
+  CHECK(coverage.finished > 10000);
+  CHECK(coverage.waited_for_release > 1000);
+}
