@@ -6,7 +6,8 @@
 // the BF16 dot-product instructions take them:
 //   K: [4 groups of 16 tokens][D/2 channel pairs][16 tokens][2 channels]   (scores: lanes are tokens, the chain runs over channels)
 //   V: [D/16 groups of 16 channels][32 token pairs][16 channels][2 tokens] (output: lanes are channels, the chain runs over tokens)
-// Slots that hold no token are finite (memory starts zeroed), so a weight of zero cancels them.
+// Slots that hold no token of the sequence are anything (another request's values, NaN): readers must not let them count. The
+// channels from head_dim to D are always zero.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,10 +19,14 @@
 
 namespace lynx::kv {
 
+inline constexpr int kMaxLayers = 4096;
+inline constexpr int kMaxKvHeads = 1024;
+inline constexpr int kMaxHeadDim = 256;
+
 struct KvShape {
   int layers;
   int kv_heads;
-  int head_dim;
+  int head_dim;  ///< Even, at most kMaxHeadDim.
 };
 
 /// head_dim as stored: rounded up to a multiple of 32.
@@ -40,10 +45,11 @@ constexpr std::size_t v_index(int token, int channel) {
 /// Not thread-safe for overlapping blocks; kernels write and read disjoint parts.
 class KvCache {
  public:
-  /// Allocates `blocks` blocks for all layers. RESOURCE_EXHAUSTED naming the size.
+  /// Allocates `blocks` blocks for all layers, zeroed. INVALID_ARGUMENT naming a shape out of range, RESOURCE_EXHAUSTED naming the
+  /// size.
   static Result<KvCache> create(KvShape shape, int blocks);
 
-  /// Bytes of one block over all layers: what --kv-memory is divided by.
+  /// Bytes of one block over all layers: what --kv-memory is divided by. `shape` as create() wants it.
   static std::int64_t block_bytes(KvShape shape);
 
   const KvShape& shape() const { return shape_; }
