@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "common/status.h"
+
 namespace lynx::model {
 
 /// Which elements of a head are rotated together. GGUF's llama files store Q and K rows permuted for kInterleaved; HF directories
@@ -18,12 +20,13 @@ struct RopeScaling {
   float low_freq_factor = 1.0F;
   float high_freq_factor = 4.0F;
   int original_context = 8192;
-  std::vector<float> factors;  ///< Explicit per-frequency divisors [head_dim/2] (GGUF's rope_freqs.weight); empty = none.
+  std::vector<float>
+      factors;  ///< Explicit per-frequency divisors [head_dim/2] (GGUF's rope_freqs.weight), on top of `type`; empty = none.
 };
 
 /// Shape of a llama-architecture model, checked once at load.
 struct ModelConfig {
-  std::string name;  ///< From the file; for display.
+  std::string name;  ///< From the file; for display. Valid UTF-8; may be empty.
   int layers = 0;
   int hidden = 0;
   int heads = 0;
@@ -37,7 +40,11 @@ struct ModelConfig {
   RopeStyle rope_style = RopeStyle::kHalf;
   RopeScaling rope_scaling;
   bool tied_head = false;                ///< The output head is the embedding.
-  std::vector<std::int32_t> end_tokens;  ///< Tokens that end a generation (eos, eot, <|im_end|> …).
+  std::vector<std::int32_t> end_tokens;  ///< Tokens that end a generation (eos, eot, <|im_end|> …); ascending, no duplicates.
 };
+
+/// INVALID_ARGUMENT naming the first field that no llama model can have, or that is beyond what indices and sizes are made for:
+/// after this, products of two dimensions fit an int64 and each dimension fits an int with room to spare.
+Status validate(const ModelConfig& config);
 
 }  // namespace lynx::model
