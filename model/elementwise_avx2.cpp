@@ -1,0 +1,10 @@
+#include "model/elementwise_kernels.h"
+#include "model/elementwise_paths.h"
+
+namespace lynx::model {
+
+const ElementwiseKernels& elementwise_avx2() {
+  return kKernels;
+}
+
+}  // namespace lynx::model
