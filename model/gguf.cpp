@@ -75,9 +75,9 @@ class GgufFile::Parser {
     std::string_view key;
     if (!cursor_.read_string(&key)) return truncated("metadata");
     GgufValue value;
-    if (Status status = parse_value(&value); !status.ok()) return status.with_context("metadata key " + quoted(key));
+    if (Status status = parse_value(&value); !status.ok()) return status.with_context("metadata key " + quote(key));
     if (!file_.values_.emplace(key, value).second) {
-      return invalid_argument(fmt::format("metadata key {}: appears twice", quoted(key)));
+      return invalid_argument(fmt::format("metadata key {}: appears twice", quote(key)));
     }
     return {};
   }
@@ -111,20 +111,20 @@ class GgufFile::Parser {
     std::uint32_t dimensions = 0;
     if (!cursor_.read_string(&tensor.name) || !cursor_.read(&dimensions)) return truncated("tensor directory");
     if (dimensions < 1 || dimensions > tensor.extents.size()) {
-      return invalid_argument(fmt::format("tensor {}: {} dimensions", quoted(tensor.name), dimensions));
+      return invalid_argument(fmt::format("tensor {}: {} dimensions", quote(tensor.name), dimensions));
     }
     tensor.dimensions = static_cast<int>(dimensions);
     std::uint64_t values = 1;
     for (std::uint32_t d = 0; d < dimensions; ++d) {
       if (!cursor_.read(&tensor.extents[d])) return truncated("tensor directory");
       if (tensor.extents[d] == 0 || tensor.extents[d] > kMostTensorValues / values) {
-        return invalid_argument(fmt::format("tensor {}: dimension {} is {}", quoted(tensor.name), d, tensor.extents[d]));
+        return invalid_argument(fmt::format("tensor {}: dimension {} is {}", quote(tensor.name), d, tensor.extents[d]));
       }
       values *= tensor.extents[d];
     }
     if (!cursor_.read(&tensor.type) || !cursor_.read(&tensor.offset)) return truncated("tensor directory");
     if (!names_.insert(tensor.name).second) {
-      return invalid_argument(fmt::format("tensor {}: appears twice", quoted(tensor.name)));
+      return invalid_argument(fmt::format("tensor {}: appears twice", quote(tensor.name)));
     }
     file_.tensors_.push_back(tensor);
     return {};
@@ -143,7 +143,7 @@ class GgufFile::Parser {
     if (splits > 1) return unimplemented(fmt::format("the file is one of {} splits; merge them first", splits));
     for (const GgufTensor& tensor : file_.tensors_) {
       if (tensor.offset % step != 0) {
-        return invalid_argument(fmt::format("tensor {}: offset {} is not aligned to {}", quoted(tensor.name), tensor.offset, step));
+        return invalid_argument(fmt::format("tensor {}: offset {} is not aligned to {}", quote(tensor.name), tensor.offset, step));
       }
     }
     const std::size_t start = (cursor_.offset() + step - 1) & ~std::size_t{step - 1};

@@ -93,7 +93,7 @@ Status check_overlaps(std::vector<Extent> extents) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
   for (std::size_t i = 1; i < extents.size(); ++i) {
     if (extents[i].begin < extents[i - 1].end) {
-      return invalid_argument(fmt::format("tensor {}: overlaps tensor {}", quoted(extents[i].name), quoted(extents[i - 1].name)));
+      return invalid_argument(fmt::format("tensor {}: overlaps tensor {}", quote(extents[i].name), quote(extents[i - 1].name)));
     }
   }
   return {};
@@ -149,7 +149,7 @@ Status read_rope(const GgufFile& file, ModelConfig& config, TensorTable& table) 
     config.rope_scaling.type = RopeScaling::Type::kLinear;
     config.rope_scaling.factor = factor;
   } else if (type != "none") {
-    return unimplemented(fmt::format("RoPE scaling type {} is not supported", quoted(type)));
+    return unimplemented(fmt::format("RoPE scaling type {} is not supported", quote(type)));
   }
   constexpr std::string_view kFactors = "rope_freqs.weight";
   if (!table.contains(kFactors)) return {};
@@ -199,10 +199,10 @@ Result<TensorTable> gguf_tensors(const GgufFile& file) {
     for (int d = tensor.dimensions - 1; d >= 0; --d) entry.shape.push_back(tensor.extents[static_cast<std::size_t>(d)]);
     if (type && type->weight) {
       const auto bytes = tensor_bytes(tensor, *type);
-      if (!bytes.ok()) return bytes.status().with_context("tensor " + quoted(tensor.name));
+      if (!bytes.ok()) return bytes.status().with_context("tensor " + quote(tensor.name));
       if (tensor.offset > file.data().size() || *bytes > file.data().size() - tensor.offset) {
         return invalid_argument(fmt::format("tensor {}: {} bytes at offset {} reach beyond the {} bytes of data",
-                                            quoted(tensor.name), *bytes, tensor.offset, file.data().size()));
+                                            quote(tensor.name), *bytes, tensor.offset, file.data().size()));
       }
       entry.type = type->weight;
       entry.data = file.data().data() + tensor.offset;

@@ -13,11 +13,11 @@ namespace lynx::model {
 namespace {
 
 Status wrong_type(std::string_view key, std::string_view expected) {
-  return invalid_argument(fmt::format("metadata key {}: expected {}", quoted(key), expected));
+  return invalid_argument(fmt::format("metadata key {}: expected {}", quote(key), expected));
 }
 
 Status out_of_range(std::string_view key) {
-  return invalid_argument(fmt::format("metadata key {}: the value is out of range", quoted(key)));
+  return invalid_argument(fmt::format("metadata key {}: the value is out of range", quote(key)));
 }
 
 template <class T>
@@ -72,7 +72,7 @@ const GgufValue* GgufFile::find(std::string_view key) const {
 }
 
 Status GgufFile::missing(std::string_view key) {
-  return invalid_argument(fmt::format("metadata key {}: missing", quoted(key)));
+  return invalid_argument(fmt::format("metadata key {}: missing", quote(key)));
 }
 
 Status GgufFile::read(std::string_view key, int* out) const {

@@ -19,7 +19,7 @@ Status check_architecture(const GgufFile& file) {
   std::string_view architecture;
   LYNX_RETURN_IF_ERROR(file.require("general.architecture", &architecture));
   if (architecture == "llama") return {};
-  return unimplemented(fmt::format("architecture {} is not supported (only 'llama' is)", quoted(architecture)));
+  return unimplemented(fmt::format("architecture {} is not supported (only 'llama' is)", quote(architecture)));
 }
 
 Result<ModelContents> read_model(const GgufFile& file) {

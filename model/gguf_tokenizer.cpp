@@ -38,7 +38,7 @@ Status read_pre_tokenizer(const GgufFile& file, TokenizerSpec& spec) {
   LYNX_RETURN_IF_ERROR(file.require("tokenizer.ggml.model", &model));
   if (model == "llama") return unimplemented("tokenizer model 'llama' (SentencePiece) is not supported, only byte-level BPE is");
   if (model != "gpt2") {
-    return unimplemented(fmt::format("tokenizer model {} is not supported, only byte-level BPE ('gpt2') is", quoted(model)));
+    return unimplemented(fmt::format("tokenizer model {} is not supported, only byte-level BPE ('gpt2') is", quote(model)));
   }
   std::string_view pre = "default";
   LYNX_RETURN_IF_ERROR(file.read("tokenizer.ggml.pre", &pre));
@@ -51,7 +51,7 @@ Status read_pre_tokenizer(const GgufFile& file, TokenizerSpec& spec) {
     spec.add_bos = known.llama3_defaults;
     return {};
   }
-  return unimplemented(fmt::format("pre-tokenizer {} is not supported", quoted(pre)));
+  return unimplemented(fmt::format("pre-tokenizer {} is not supported", quote(pre)));
 }
 
 /// llama.cpp's numbers: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte (SentencePiece only).
@@ -94,7 +94,7 @@ Status read_merges(const GgufFile& file, TokenizerSpec& spec) {
     const std::size_t space = merges[rank].find(' ');
     if (space == std::string_view::npos || space == 0 || space + 1 == merges[rank].size() ||
         merges[rank].find(' ', space + 1) != std::string_view::npos) {
-      return invalid_argument(fmt::format("merge {} ({}): not two tokens with a space between", rank, quoted(merges[rank])));
+      return invalid_argument(fmt::format("merge {} ({}): not two tokens with a space between", rank, quote(merges[rank])));
     }
     spec.merges.emplace_back(merges[rank].substr(0, space), merges[rank].substr(space + 1));
   }

@@ -47,7 +47,7 @@ Result<LlamaTensors> bind_llama_tensors(const ModelConfig& config, const LlamaTe
   }
   if (const auto unused = table.unused(); !unused.empty()) {
     return unimplemented(fmt::format("tensor {}: not part of the llama architecture as Lynx runs it (1 of {} such tensors)",
-                                     quoted(unused.front()), unused.size()));
+                                     quote(unused.front()), unused.size()));
   }
   return tensors;
 }

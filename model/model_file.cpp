@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/gguf_model.h"
+#include "model/hf_directory.h"
 #include "model/model_contents.h"
 
 namespace lynx::model {
@@ -32,7 +33,9 @@ class OpenModelFile final : public ModelFile {
 }  // namespace
 
 Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::string& path) {
-  LYNX_TRY(ModelContents contents, open_gguf(path));
+  struct stat info {};
+  const bool is_directory = stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  LYNX_TRY(ModelContents contents, is_directory ? open_hf_directory(path) : open_gguf(path));
   return std::unique_ptr<ModelFile>(std::make_unique<OpenModelFile>(std::move(contents)));
 }
 

@@ -11,22 +11,22 @@ namespace lynx::model {
 
 Status TensorTable::add(std::string_view name, FileTensor tensor) {
   const bool added = tensors_.try_emplace(std::string(name), Entry{std::move(tensor)}).second;
-  return added ? Status{} : invalid_argument(fmt::format("tensor {}: appears twice", quoted(name)));
+  return added ? Status{} : invalid_argument(fmt::format("tensor {}: appears twice", quote(name)));
 }
 
 Result<matmul::WeightSource> TensorTable::take(std::string_view name, const std::vector<std::uint64_t>& shape) {
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) return invalid_argument(fmt::format("tensor {}: missing", quoted(name)));
+  if (found == tensors_.end()) return invalid_argument(fmt::format("tensor {}: missing", quote(name)));
   const FileTensor& tensor = found->second.tensor;
   if (tensor.shape != shape) {
     return invalid_argument(
-        fmt::format("tensor {}: shape [{}], expected [{}]", quoted(name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
+        fmt::format("tensor {}: shape [{}], expected [{}]", quote(name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
   }
-  if (!tensor.type) return unimplemented(fmt::format("tensor {}: type {} is not supported", quoted(name), tensor.type_name));
+  if (!tensor.type) return unimplemented(fmt::format("tensor {}: type {} is not supported", quote(name), tensor.type_name));
   const std::uint64_t cols = shape.back();
   if (cols % static_cast<std::uint64_t>(quant::block_values(*tensor.type)) != 0) {
     return invalid_argument(
-        fmt::format("tensor {}: rows of {} values are not whole {} blocks", quoted(name), cols, tensor.type_name));
+        fmt::format("tensor {}: rows of {} values are not whole {} blocks", quote(name), cols, tensor.type_name));
   }
   found->second.used = true;
   const std::uint64_t rows = shape.size() == 1 ? 1 : shape.front();

@@ -6,7 +6,7 @@
 
 namespace lynx::model {
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   constexpr std::size_t kLongest = 64;
   std::string out = "'";
   for (const char c : text.substr(0, kLongest)) {
