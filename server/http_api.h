@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/engine.h"
+#include "server/http_call.h"
+#include "server/http_message.h"
+#include "server/http_server.h"
+#include "server/metrics.h"
+#include "server/openai_prompt.h"
+#include "server/openai_request.h"
+
+namespace lynx::server {
+
+/// What answers generations, once the model is loaded. Nothing is owned; all of it outlives the HTTP server.
+struct ServingBackend {
+  Engine* engine = nullptr;
+  TextTools text;
+  RequestLimits limits;
+  std::int64_t created = 0;  ///< Unix seconds; of the model, for /v1/models.
+  std::string isa;
+};
+
+/// Routes and answers every request of the HTTP front. Cheap routes are answered on the I/O thread; bodies are parsed and tokenized
+/// by workers.
+class HttpApi final : public HttpHandler {
+ public:
+  struct Options {
+    std::vector<std::string> api_keys;  ///< Empty: no authentication.
+  };
+
+  /// `server` provides the I/O thread and its statistics; the three outlive the API's last request.
+  HttpApi(Options options, HttpServer& server, TaskRunner& workers, ServerMetrics& metrics);
+
+  /// Once, from any thread: until then the server is "loading" and answers 503.
+  void set_backend(const ServingBackend* backend) { backend_.store(backend); }
+  /// From now on readiness is 503 and new inference is refused; what runs goes on. Any thread.
+  void begin_drain() { draining_.store(true); }
+
+  void handle(HttpRequest request, std::shared_ptr<Responder> responder) override;
+  HttpResponse error(int status, std::string message, std::string_view request_id) override;
+
+ private:
+  using CallPtr = std::shared_ptr<ApiCall>;
+  using RequestPtr = std::shared_ptr<const HttpRequest>;
+  struct Route;
+
+  static const Route* find_route(const HttpRequest& request, std::string* allowed);
+  bool authorized(const HttpRequest& request) const;
+  void dispatch(const Route& route, RequestPtr request, CallPtr call);
+
+  void health(const HttpRequest&, const CallPtr& call);
+  void ping(const HttpRequest&, const CallPtr& call);
+  void version(const HttpRequest&, const CallPtr& call);
+  void metrics(const HttpRequest&, const CallPtr& call);
+  void models(const HttpRequest&, const CallPtr& call);
+  void model(const HttpRequest& request, const CallPtr& call);
+  void completions(const HttpRequest& request, const CallPtr& call);
+  void chat_completions(const HttpRequest& request, const CallPtr& call);
+  void tokenize(const HttpRequest& request, const CallPtr& call);
+  void detokenize(const HttpRequest& request, const CallPtr& call);
+  void tokenizer_info(const HttpRequest&, const CallPtr& call);
+
+  const Options options_;
+  HttpServer& server_;
+  TaskRunner& workers_;
+  ServerMetrics& metrics_;
+  std::atomic<const ServingBackend*> backend_{nullptr};
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace lynx::server

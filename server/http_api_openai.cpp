@@ -1,0 +1,181 @@
+// The routes of HttpApi that need the model.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "server/generation_session.h"
+#include "server/http_api.h"
+#include "server/openai_fields.h"
+
+namespace lynx::server {
+namespace {
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Json model_card(const ServingBackend& backend, const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", backend.created},
+          {"owned_by", "lynx"},
+          {"root", backend.limits.model_names.front()},
+          {"max_model_len", backend.limits.max_model_len}};
+}
+
+GenerationPlan plan_for(const GenerationOptions& options, bool chat) {
+  GenerationPlan plan;
+  plan.head = {.id = random_id(chat ? "chatcmpl-" : "cmpl-"), .created = unix_seconds(), .model = options.model, .chat = chat};
+  plan.with_logprobs = options.top_logprobs >= 0;
+  plan.stream = options.stream;
+  plan.include_usage = options.include_usage;
+  plan.choices_per_prompt = options.choices;
+  return plan;
+}
+
+/// Adds one prompt to the plan; the engine's id says which HTTP request it belongs to.
+std::optional<ApiError> add_prompt(EncodedPrompt prompt, const GenerationOptions& options, const ServingBackend& backend,
+                                   const std::string& request_id, GenerationPlan* plan) {
+  auto request = make_generate_request(options, std::move(prompt.tokens),
+                                       fmt::format("{}/{}.{}", request_id, plan->head.id, plan->requests.size()),
+                                       backend.limits.max_model_len);
+  if (!request.ok()) return request.error();
+  plan->requests.push_back(std::move(request.value()));
+  plan->prompts.push_back(std::move(prompt));
+  return std::nullopt;
+}
+
+ApiResult<GenerationPlan> plan_completion(const std::string& body, const ServingBackend& backend, const std::string& request_id) {
+  auto json = parse_json_object(body);
+  if (!json.ok()) return json.error();
+  auto parsed = parse_completion_request(json.value(), backend.limits);
+  if (!parsed.ok()) return parsed.error();
+  const CompletionRequest& request = parsed.value();
+  GenerationPlan plan = plan_for(request.options, false);
+  plan.echo = request.echo;
+  for (std::size_t i = 0; i < request.prompts.size(); ++i) {
+    const std::string path = request.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", i);
+    auto prompt = encode_prompt(request.prompts[i], request.add_special_tokens, backend.text, path);
+    if (!prompt.ok()) return prompt.error();
+    if (auto error = add_prompt(std::move(prompt.value()), request.options, backend, request_id, &plan)) return *error;
+    GenerateRequest& last = plan.requests.back();
+    // The engine generates nothing only when it scores the prompt instead.
+    const bool score_prompt = request.echo && (plan.with_logprobs || last.max_tokens == 0);
+    if (score_prompt) last.prompt_top_logprobs = std::max(0, request.options.top_logprobs);
+  }
+  return plan;
+}
+
+ApiResult<GenerationPlan> plan_chat(const std::string& body, const ServingBackend& backend, const std::string& request_id) {
+  auto json = parse_json_object(body);
+  if (!json.ok()) return json.error();
+  auto parsed = parse_chat_request(json.value(), backend.limits);
+  if (!parsed.ok()) return parsed.error();
+  const ChatRequest& request = parsed.value();
+  auto prompt = encode_chat(request.prompt, backend.text);
+  if (!prompt.ok()) return prompt.error();
+  GenerationPlan plan = plan_for(request.options, true);
+  if (auto error = add_prompt(std::move(prompt.value()), request.options, backend, request_id, &plan)) return *error;
+  return plan;
+}
+
+void start_plan(ApiResult<GenerationPlan> plan, const std::shared_ptr<ApiCall>& call, const ServingBackend& backend,
+                TaskRunner& io) {
+  if (!plan.ok()) return call->respond_error(plan.error());
+  auto shared = std::make_shared<GenerationPlan>(std::move(plan.value()));
+  io.post([shared, call, &backend, &io] {
+    GenerationSession::start(std::move(*shared), call, *backend.engine, io, *backend.text.tokenizer);
+  });
+}
+
+/// /tokenize: the prompt as /v1/completions or, with `messages`, /v1/chat/completions would see it.
+ApiResult<EncodedPrompt> encode_for_tokenize(const Json& body, const ServingBackend& backend) {
+  if (auto error = check_model(body, backend.limits)) return *error;
+  FieldReader reader(body);
+  if (reader.find("messages") != nullptr) {
+    auto prompt = parse_chat_prompt(body);
+    if (!prompt.ok()) return prompt.error();
+    return encode_chat(prompt.value(), backend.text);
+  }
+  const auto prompt = reader.string("prompt");
+  const bool add_special_tokens = reader.boolean("add_special_tokens").value_or(true);
+  if (!prompt) reader.fail("prompt", "'prompt' or 'messages' is required");
+  if (reader.error()) return *reader.error();
+  if (prompt->empty()) return EncodedPrompt{};
+  return encode_prompt(*prompt, add_special_tokens, backend.text, "prompt");
+}
+
+}  // namespace
+
+void HttpApi::models(const HttpRequest&, const CallPtr& call) {
+  const ServingBackend& backend = *backend_.load();
+  Json list = Json::array();
+  for (const std::string& name : backend.limits.model_names) list.push_back(model_card(backend, name));
+  call->respond_json(dump_json({{"object", "list"}, {"data", std::move(list)}}));
+}
+
+void HttpApi::model(const HttpRequest& request, const CallPtr& call) {
+  const ServingBackend& backend = *backend_.load();
+  const std::string name = request.path.substr(kModelPrefix.size());
+  if (auto error = check_model({{"model", name}}, backend.limits)) return call->respond_error(*error);
+  call->respond_json(dump_json(model_card(backend, name)));
+}
+
+void HttpApi::completions(const HttpRequest& request, const CallPtr& call) {
+  const ServingBackend& backend = *backend_.load();
+  start_plan(plan_completion(request.body, backend, call->request_id()), call, backend, server_.io());
+}
+
+void HttpApi::chat_completions(const HttpRequest& request, const CallPtr& call) {
+  const ServingBackend& backend = *backend_.load();
+  start_plan(plan_chat(request.body, backend, call->request_id()), call, backend, server_.io());
+}
+
+void HttpApi::tokenize(const HttpRequest& request, const CallPtr& call) {
+  const ServingBackend& backend = *backend_.load();
+  auto json = parse_json_object(request.body);
+  if (!json.ok()) return call->respond_error(json.error());
+  FieldReader reader(json.value());
+  const bool with_strings = reader.boolean("return_token_strs").value_or(false);
+  if (reader.error()) return call->respond_error(*reader.error());
+  auto encoded = encode_for_tokenize(json.value(), backend);
+  if (!encoded.ok()) return call->respond_error(encoded.error());
+  Json body = {{"count", encoded->tokens.size()},
+               {"max_model_len", backend.limits.max_model_len},
+               {"tokens", encoded->tokens},
+               {"token_strs", nullptr}};
+  if (with_strings) {
+    Json strings = Json::array();
+    for (const std::int32_t id : encoded->tokens) strings.push_back(std::string(backend.text.tokenizer->token_bytes(id)));
+    body["token_strs"] = std::move(strings);
+  }
+  call->respond_json(dump_json(body));
+}
+
+void HttpApi::detokenize(const HttpRequest& request, const CallPtr& call) {
+  const ServingBackend& backend = *backend_.load();
+  auto json = parse_json_object(request.body);
+  if (!json.ok()) return call->respond_error(json.error());
+  if (auto error = check_model(json.value(), backend.limits)) return call->respond_error(*error);
+  FieldReader reader(json.value());
+  if (reader.find("tokens") == nullptr) reader.fail("tokens", "'tokens' is required");
+  const auto tokens = reader.token_ids("tokens", backend.limits.vocabulary);
+  if (reader.error()) return call->respond_error(*reader.error());
+  call->respond_json(dump_json({{"prompt", backend.text.tokenizer->decode(tokens, false)}}));
+}
+
+void HttpApi::tokenizer_info(const HttpRequest&, const CallPtr& call) {
+  const text::Tokenizer& tokenizer = *backend_.load()->text.tokenizer;
+  const auto special = [&](std::int32_t id) { return id < 0 ? Json(nullptr) : Json(std::string(tokenizer.token_bytes(id))); };
+  call->respond_json(dump_json({{"eos_token", special(tokenizer.eos())},
+                                {"bos_token", special(tokenizer.bos())},
+                                {"add_bos_token", tokenizer.add_bos()},
+                                {"vocab_size", tokenizer.vocabulary()}}));
+}
+
+}  // namespace lynx::server
