@@ -24,8 +24,9 @@ constexpr int kVectorsAtOnce = 4;
 }
 
 /// Scores of `lines` lines against `vectors` groups of 16 keys: k points at the first group, `out` at the first line's first key.
+/// `next` is what will be in k's place afterwards: fetched meanwhile.
 template <int lines, int vectors>
-[[gnu::always_inline]] inline void score_tile(const Bf16* q, const Bf16* k, int dim, float* out) {
+[[gnu::always_inline]] inline void score_tile(const Bf16* q, const Bf16* k, const Bf16* next, int dim, float* out) {
   const int pairs = dim / 2;
   __m512 sum[lines][vectors];
 #pragma GCC unroll 6
@@ -36,7 +37,11 @@ template <int lines, int vectors>
   for (int p = 0; p < pairs; ++p) {
     __m512bh keys[vectors];
 #pragma GCC unroll 4
-    for (int g = 0; g < vectors; ++g) keys[g] = load_pairs(k + (g * pairs + p) * kVectorValues);
+    for (int g = 0; g < vectors; ++g) {
+      const int offset = (g * pairs + p) * kVectorValues;
+      keys[g] = load_pairs(k + offset);
+      _mm_prefetch(next + offset, _MM_HINT_T1);
+    }
 #pragma GCC unroll 6
     for (int l = 0; l < lines; ++l) {
       const __m512bh query = broadcast_pair(q + l * dim + 2 * p);
@@ -57,14 +62,18 @@ void score_lines(const ChunkTask& task, int first) {
   const Bf16* q = task.q + first * task.dim;
   const int groups = (task.keys + kLanes - 1) / kLanes;
   constexpr int kGroupsOfBlock = kBlock / kLanes;
+  const int last = (groups - 1) / kGroupsOfBlock;
   for (int g = 0; g < groups;) {
-    const Bf16* k = task.k[g / kGroupsOfBlock] + g % kGroupsOfBlock * kLanes * task.dim;
+    const int block = g / kGroupsOfBlock;
+    const int offset = g % kGroupsOfBlock * kLanes * task.dim;
+    const Bf16* k = task.k[block] + offset;
+    const Bf16* next = (block < last ? task.k[block + 1] : task.v[0]) + offset;
     float* out = task.scores + first * kScoreStride + g * kLanes;
     if (groups - g >= kVectorsAtOnce) {
-      score_tile<lines, kVectorsAtOnce>(q, k, task.dim, out);
+      score_tile<lines, kVectorsAtOnce>(q, k, next, task.dim, out);
       g += kVectorsAtOnce;
     } else {
-      score_tile<lines, 1>(q, k, task.dim, out);
+      score_tile<lines, 1>(q, k, next, task.dim, out);
       g += 1;
     }
   }
@@ -83,12 +92,18 @@ template <int lines, int vectors>
   }
   const int pairs = (task.keys + 1) / 2;
   for (int begin = 0; begin < pairs; begin += kPairsOfBlock) {
-    const Bf16* v = task.v[begin / kPairsOfBlock] + group * kPairsOfBlock * kVectorValues;
     const int count = pairs - begin < kPairsOfBlock ? pairs - begin : kPairsOfBlock;
+    const int block = begin / kPairsOfBlock;
+    const Bf16* v = task.v[block] + group * kPairsOfBlock * kVectorValues;
+    const Bf16* next = (begin + kPairsOfBlock < pairs ? task.v[block + 1] : task.next) + group * kPairsOfBlock * kVectorValues;
     for (int p = 0; p < count; ++p) {
       __m512bh values[vectors];
 #pragma GCC unroll 4
-      for (int c = 0; c < vectors; ++c) values[c] = load_pairs(v + (c * kPairsOfBlock + p) * kVectorValues);
+      for (int c = 0; c < vectors; ++c) {
+        const int offset = (c * kPairsOfBlock + p) * kVectorValues;
+        values[c] = load_pairs(v + offset);
+        _mm_prefetch(next + offset, _MM_HINT_T1);
+      }
 #pragma GCC unroll 6
       for (int l = 0; l < lines; ++l) {
         const __m512bh weight = broadcast_pair(weights + l * kWeightStride + 2 * (begin + p));

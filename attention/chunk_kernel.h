@@ -23,12 +23,13 @@ struct ChunkTask {
   const Bf16* k[kChunkTokens / kBlock];  ///< K parts of the chunk's blocks (kv/kv_cache.h), those that hold keys.
   const Bf16* v[kChunkTokens / kBlock];  ///< V parts. Tokens from `keys` on are zero, those before it finite where some line may
                                          ///< not see them.
-  int keys;            ///< Keys seen by the line that sees most, 1 … kChunkTokens.
-  int lines;           ///< 1 … kTileLines.
-  const int* visible;  ///< [lines] keys that each line sees, 0 … keys.
-  const Bf16* q;       ///< [lines rounded up to 16][dim], zero beyond the lines and the head_dim.
-  int dim;             ///< Stored head_dim, a multiple of 32.
-  float scale;         ///< Of the scores.
+  const Bf16* next;                      ///< What is read after this task: worth fetching meanwhile.
+  int keys;                              ///< Keys seen by the line that sees most, 1 … kChunkTokens.
+  int lines;                             ///< 1 … kTileLines.
+  const int* visible;                    ///< [lines] keys that each line sees, 0 … keys.
+  const Bf16* q;                         ///< [lines rounded up to 16][dim], zero beyond the lines and the head_dim.
+  int dim;                               ///< Stored head_dim, a multiple of 32.
+  float scale;                           ///< Of the scores.
 
   float* scores;  ///< Scratch [kTileLines][kScoreStride].
   Bf16* weights;  ///< Scratch [kTileLines][kWeightStride].

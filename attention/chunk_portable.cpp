@@ -10,16 +10,20 @@ constexpr int kLanes = 16;
 constexpr int kRowValues = 2 * kLanes;
 
 /// sums[lane] += left[2p] · right[p][lane][0], then left[2p + 1] · right[p][lane][1], for p ascending.
-void add_pairs(const Bf16* left, const Bf16* right, int pairs, float* sums) {
+void add_pairs(const Bf16* left, const Bf16* right, int pairs, float (&sums)[kLanes]) {
+  float chains[kLanes];
+  for (int i = 0; i < kLanes; ++i) chains[i] = sums[i];
   for (int p = 0; p < pairs; ++p) {
     const float even = bf16_to_float(left[2 * p]);
     const float odd = bf16_to_float(left[2 * p + 1]);
-    const Bf16* row = right + p * kRowValues;
+    std::uint32_t words[kLanes];  // Two BF16 each, the first in the lower half: this way the loop below is vectorized.
+    __builtin_memcpy(words, right + p * kRowValues, sizeof words);
     for (int i = 0; i < kLanes; ++i) {
-      sums[i] += even * bf16_to_float(row[2 * i]);
-      sums[i] += odd * bf16_to_float(row[2 * i + 1]);
+      chains[i] += even * bits_to_float(words[i] << 16);
+      chains[i] += odd * bits_to_float(words[i] & 0xffff0000u);
     }
   }
+  for (int i = 0; i < kLanes; ++i) sums[i] = chains[i];
 }
 
 void score_line(const ChunkTask& task, int line) {

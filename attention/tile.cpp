@@ -159,6 +159,7 @@ void compute_chunk(const Call& call, const Tile& tile, int chunk, Scratch& scrat
     task.k[b] = call.cache->k(call.layer, blocks[b], tile.kv_head);
     task.v[b] = call.cache->v(call.layer, blocks[b], tile.kv_head);
   }
+  task.next = chunk + 1 < tile.chunks ? call.cache->k(call.layer, blocks[kChunkTokens / kBlock], tile.kv_head) : task.k[0];
   if (visible[0] == task.keys || values_finite(task, visible[0], task.keys)) return run_kernel(call, task, scratch.v_tail);
   run_by_rows(call, task, scratch);
 }
