@@ -3,8 +3,8 @@
 // Batch-invariant matrix products: Y[M][N] = X[M][K] · W[N][K]ᵀ, BF16 in, FP32 out.
 //
 // The law: a row of Y depends on that row of X, on W and on the ISA path alone, bit for bit: not on M, on the row's place, nor on
-// the number of threads. Each output is one accumulation chain over k ascending; work is split along N only. Packed 4- and 8-bit
-// weights give the same bits as the BF16-rounded dequantized weights would.
+// the number of threads. Each output is summed in a fixed number of chains, each over k ascending, added in a fixed tree (AMX: one
+// chain); K is never split. Packed 4- and 8-bit weights give the same bits as the BF16-rounded dequantized weights would.
 
 #include <cstddef>
 #include <memory>

@@ -1,0 +1,150 @@
+#pragma once
+
+// The loops shared by the paths that keep an output's chains in the lanes of one vector register. A path brings
+//   Lanes:  Acc, Step, kStep (BF16 values that a Step holds), kBlockRows × kBlockColumns (outputs kept in registers), zero(),
+//   load(),
+//           dot(acc, x, w) and reduce(acc, out, stride): the sum of the lanes in a fixed tree;
+//   Loader: load(chunk, step, column) → Step of weights, and refill(first, last), called before the chunks [first, last) are used.
+// An output's bits are those of: each lane over k ascending, then the tree. No blocking changes them.
+//
+// Internal linkage throughout: compiled once per path, and never merged by the linker.
+
+#include "matmul/kernels.h"
+
+// Loops over register arrays must be unrolled whole, or the compiler keeps the arrays in memory.
+#if defined(__clang__)
+#define LYNX_UNROLL _Pragma("unroll")
+#else
+#define LYNX_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+namespace lynx::matmul {
+namespace {
+
+/// Reads a BF16 panel in place.
+template <class Lanes>
+class Bf16Loader {
+ public:
+  static constexpr int kRefillChunks = 1 << 26;
+
+  explicit Bf16Loader(const Panel& panel)
+      : data_(reinterpret_cast<const Bf16*>(panel.data)), strides_(bf16_strides(panel.order, panel.chunks)) {}
+  void refill(int, int) {}
+  [[gnu::always_inline]] typename Lanes::Step load(int chunk, int step, int column) const {
+    return Lanes::load(data_ + static_cast<std::size_t>(column / kStripRows) * strides_.strip +
+                       static_cast<std::size_t>(chunk) * strides_.chunk + (column % kStripRows) * kChunk + step * Lanes::kStep);
+  }
+
+ private:
+  const Bf16* data_;
+  Bf16Strides strides_;
+};
+
+/// Adds the chunks [first, last) to the chains; x points at chunk `first`.
+template <class Lanes, int kRows, int kColumns, class Loader>
+[[gnu::always_inline]] inline void accumulate(typename Lanes::Acc (&acc)[kRows][kColumns], const Loader& loader, int column,
+                                              const Bf16* x, std::size_t ldx, int first, int last) {
+  for (int chunk = first; chunk < last; ++chunk, x += kChunk) {
+    LYNX_UNROLL
+    for (int step = 0; step < kChunk / Lanes::kStep; ++step) {
+      typename Lanes::Step rows[kRows];
+      LYNX_UNROLL
+      for (int i = 0; i < kRows; ++i) rows[i] = Lanes::load(x + static_cast<std::size_t>(i) * ldx + step * Lanes::kStep);
+      LYNX_UNROLL
+      for (int j = 0; j < kColumns; ++j) {
+        const typename Lanes::Step weights = loader.load(chunk, step, column + j);
+        LYNX_UNROLL
+        for (int i = 0; i < kRows; ++i) acc[i][j] = Lanes::dot(acc[i][j], rows[i], weights);
+      }
+    }
+  }
+}
+
+/// kRows × kColumns outputs, from panel column `column` on.
+template <class Lanes, int kRows, int kColumns, class Loader>
+[[gnu::always_inline]] inline void multiply_block(Loader& loader, int column, const Bf16* x, std::size_t ldx, int k, float* out,
+                                                  std::size_t stride) {
+  typename Lanes::Acc acc[kRows][kColumns];
+  LYNX_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    LYNX_UNROLL
+    for (int j = 0; j < kColumns; ++j) acc[i][j] = Lanes::zero();
+  }
+  const int whole = k / kChunk;
+  for (int first = 0; first < whole; first += Loader::kRefillChunks) {
+    const int last = whole - first < Loader::kRefillChunks ? whole : first + Loader::kRefillChunks;
+    loader.refill(first, last);
+    accumulate<Lanes>(acc, loader, column, x + static_cast<std::size_t>(first) * kChunk, ldx, first, last);
+  }
+  if (const int rest = k % kChunk; rest != 0) {
+    alignas(64) Bf16 tail[kRows][kChunk] = {};
+    for (int i = 0; i < kRows; ++i) {
+      for (int v = 0; v < rest; ++v)
+        tail[i][v] = x[static_cast<std::size_t>(i) * ldx + static_cast<std::size_t>(whole * kChunk + v)];
+    }
+    loader.refill(whole, whole + 1);
+    accumulate<Lanes>(acc, loader, column, &tail[0][0], kChunk, whole, whole + 1);
+  }
+  Lanes::reduce(acc, out, stride);
+}
+
+/// Up to kColumns outputs of kRows rows; those beyond the panel's real columns are computed and dropped.
+template <class Lanes, int kRows, int kColumns, class Loader>
+void multiply_columns(Loader& loader, int column, const PanelTask& task, int row) {
+  const Bf16* x = task.x + static_cast<std::size_t>(row) * task.ldx;
+  float* y = task.y + static_cast<std::size_t>(row) * task.ldy + column;
+  if (task.panel.columns - column >= kColumns) {
+    multiply_block<Lanes, kRows, kColumns>(loader, column, x, task.ldx, task.k, y, task.ldy);
+    return;
+  }
+  float padded[kRows][kColumns];
+  multiply_block<Lanes, kRows, kColumns>(loader, column, x, task.ldx, task.k, &padded[0][0], kColumns);
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < task.panel.columns - column; ++j) y[static_cast<std::size_t>(i) * task.ldy + j] = padded[i][j];
+  }
+}
+
+template <class Lanes, int kRows, class Loader>
+void multiply_rows(Loader& loader, const PanelTask& task, int row) {
+  constexpr int kColumns = kRows == 1 ? Lanes::kSingleRowColumns : Lanes::kBlockColumns;
+  for (int column = 0; column < task.panel.columns; column += kColumns) {
+    multiply_columns<Lanes, kRows, kColumns>(loader, column, task, row);
+  }
+}
+
+/// All rows of the task, kBlockRows (4) at a time.
+template <class Lanes, class Loader>
+void multiply_with(Loader loader, const PanelTask& task) {
+  static_assert(Lanes::kBlockRows == 4);
+  int row = 0;
+  for (; task.rows - row >= 4; row += 4) multiply_rows<Lanes, 4>(loader, task, row);
+  switch (task.rows - row) {
+    case 3: return multiply_rows<Lanes, 3>(loader, task, row);
+    case 2: return multiply_rows<Lanes, 2>(loader, task, row);
+    case 1: return multiply_rows<Lanes, 1>(loader, task, row);
+    default: return;
+  }
+}
+
+/// Decodes a packed panel into BF16 strips or tiles.
+template <class Lanes, class Loader>
+void expand_with(Loader loader, const Panel& panel, Bf16* out) {
+  const Bf16Strides strides = bf16_strides(panel.order, panel.chunks);
+  for (int first = 0; first < panel.chunks; first += Loader::kRefillChunks) {
+    const int last = panel.chunks - first < Loader::kRefillChunks ? panel.chunks : first + Loader::kRefillChunks;
+    loader.refill(first, last);
+    for (int chunk = first; chunk < last; ++chunk) {
+      Bf16* block = out + static_cast<std::size_t>(chunk) * strides.chunk;
+      LYNX_UNROLL
+      for (int column = 0; column < kPanelRows; ++column) {
+        Bf16* row = block + static_cast<std::size_t>(column / kStripRows) * strides.strip + (column % kStripRows) * kChunk;
+        for (int step = 0; step < kChunk / Lanes::kStep; ++step) {
+          Lanes::store(row + step * Lanes::kStep, loader.load(chunk, step, column));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lynx::matmul
