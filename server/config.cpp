@@ -1,0 +1,192 @@
+#include "server/config.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+#include "server/config_options.h"
+
+namespace lynx::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Read by the test suite, not by us.
+constexpr std::string_view kTestPrefix = "LYNX_TEST_";
+constexpr std::string_view kConfigVariable = "LYNX_CONFIG";
+
+struct Flags {
+  std::map<std::string, std::string> values;  ///< Of the options that were given.
+  std::string config_file;
+  bool print_config = false;
+};
+
+CommandLine usage_error(const ProgramInfo& program, std::string_view message) {
+  return {.config = std::nullopt,
+          .exit_code = kExitUsage,
+          .out = {},
+          .err = fmt::format("{}: {}\nTry {} --help.\n", program.name, message, program.name),
+          .warnings = {}};
+}
+
+std::string option_help(const ConfigOption& option, const Config& defaults) {
+  const std::string value = option.get(defaults);
+  return fmt::format("{} [{}{}]", option.help, value.empty() ? "" : fmt::format("default {}, ", value),
+                     environment_name(option.name));
+}
+
+/// The flags, or what to print instead of running.
+std::variant<Flags, CommandLine> parse_flags(const ProgramInfo& program, const std::vector<std::string>& arguments) {
+  Flags flags;
+  const Config defaults;
+  CLI::App app(program.summary, program.name);
+  app.set_version_flag("--version", fmt::format("{} {}", program.name, LYNX_VERSION));
+  app.get_formatter()->column_width(36);
+  std::map<std::string, std::pair<std::string, CLI::Option*>> given;
+  for (const ConfigOption& option : config_options()) {
+    auto& [text, added] = given[std::string(option.name)];
+    const std::string flag = fmt::format("--{}", option.name);
+    if (option.kind == ConfigOption::Kind::kSwitch) {
+      added = app.add_flag(flag, text, option_help(option, defaults));
+    } else {
+      added = app.add_option(flag, text, option_help(option, defaults))->type_name(std::string(option.value_name));
+    }
+  }
+  app.add_option("--config", flags.config_file, "JSON file of settings, its keys named like these flags [LYNX_CONFIG]")
+      ->type_name("PATH");
+  app.add_flag("--print-config", flags.print_config, "print the settings as JSON, in the form of --config, and exit");
+  try {
+    // CLI11 takes arguments from the back.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return CommandLine{.config = std::nullopt, .exit_code = kExitClean, .out = app.help(), .err = {}, .warnings = {}};
+  } catch (const CLI::CallForVersion&) {
+    return CommandLine{.config = std::nullopt, .exit_code = kExitClean, .out = app.version() + "\n", .err = {}, .warnings = {}};
+  } catch (const CLI::ParseError& error) {
+    return usage_error(program, error.what());
+  }
+  for (const auto& [name, entry] : given) {
+    if (entry.second->count() > 0) flags.values[name] = entry.first;
+  }
+  return flags;
+}
+
+Status apply(const ConfigOption& option, std::string_view text, std::string_view source, Config* config) {
+  return option.set(*config, text).with_context(source);
+}
+
+Status apply_file(const std::string& path, Config* config) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return invalid_argument(fmt::format("{}: cannot be read", path));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return invalid_argument(fmt::format("{}: not valid JSON", path));
+  if (!json.is_object()) return invalid_argument(fmt::format("{}: must be a JSON object", path));
+  for (const auto& [key, value] : json.items()) {
+    const ConfigOption* option = find_config_option(key);
+    const std::string source = fmt::format("{}: \"{}\"", path, key);
+    if (option == nullptr) return invalid_argument(fmt::format("{}: unknown setting", source));
+    if (value.is_null()) continue;
+    if (!value.is_string() && !value.is_number() && !value.is_boolean()) {
+      return invalid_argument(fmt::format("{}: must be a string, a number or true or false", source));
+    }
+    LYNX_RETURN_IF_ERROR(apply(*option, value.is_string() ? value.get<std::string>() : value.dump(), source, config));
+  }
+  return {};
+}
+
+Status apply_environment(const Environment& environment, Config* config, std::vector<std::string>* warnings) {
+  for (const auto& [name, value] : environment) {
+    if (name.starts_with(kTestPrefix) || name == kConfigVariable) continue;
+    const ConfigOption* found = nullptr;
+    for (const ConfigOption& option : config_options()) {
+      if (environment_name(option.name) == name) found = &option;
+    }
+    if (found == nullptr) {
+      // Not fatal: Kubernetes sets LYNX_…_SERVICE_HOST and the like for every service whose name begins with "lynx-".
+      warnings->push_back(fmt::format("{} is set, but is no setting", name));
+      continue;
+    }
+    LYNX_RETURN_IF_ERROR(apply(*found, value, name, config));
+  }
+  return {};
+}
+
+/// File, then environment, then flags: what comes later wins.
+Status apply_all(const Flags& flags, const Environment& environment, Config* config, std::vector<std::string>* warnings) {
+  std::string file = flags.config_file;
+  if (const auto it = environment.find(std::string(kConfigVariable)); file.empty() && it != environment.end()) file = it->second;
+  if (!file.empty()) LYNX_RETURN_IF_ERROR(apply_file(file, config));
+  LYNX_RETURN_IF_ERROR(apply_environment(environment, config, warnings));
+  for (const auto& [name, text] : flags.values) {
+    LYNX_RETURN_IF_ERROR(apply(*find_config_option(name), text, "--" + name, config));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string config_to_json(const Config& config) {
+  Json json = Json::object();
+  for (const ConfigOption& option : config_options()) {
+    const std::string text = option.get(config);
+    json[std::string(option.name)] = option.kind == ConfigOption::Kind::kText ? Json(text) : Json::parse(text);
+  }
+  return json.dump(2) + "\n";
+}
+
+CommandLine parse_command_line(const ProgramInfo& program, const std::vector<std::string>& arguments,
+                               const Environment& environment) {
+  auto parsed = parse_flags(program, arguments);
+  if (auto* line = std::get_if<CommandLine>(&parsed)) return std::move(*line);
+  const Flags& flags = std::get<Flags>(parsed);
+  CommandLine line;
+  Config config;
+  const Status status = apply_all(flags, environment, &config, &line.warnings);
+  if (!status.ok()) return usage_error(program, status.message());
+  if (flags.print_config) {
+    line.out = config_to_json(config);
+    return line;
+  }
+  line.config = std::move(config);
+  return line;
+}
+
+Environment lynx_environment() {
+  Environment result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (text.starts_with("LYNX_") && equals != std::string_view::npos)
+      result.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return result;
+}
+
+int report_and_exit_code(const CommandLine& line) {
+  std::fputs(line.out.c_str(), stdout);
+  std::fputs(line.err.c_str(), stderr);
+  return line.exit_code;
+}
+
+Result<std::vector<std::string>> read_api_keys(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return invalid_argument(fmt::format("api-key-file: {} cannot be read", path));
+  std::vector<std::string> keys;
+  for (std::string text; std::getline(file, text);) {
+    const auto first = text.find_first_not_of(" \t\r");
+    if (first == std::string::npos) continue;
+    keys.push_back(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
+  }
+  if (keys.empty()) return invalid_argument(fmt::format("api-key-file: {} holds no key", path));
+  return keys;
+}
+
+}  // namespace lynx::server
