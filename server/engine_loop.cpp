@@ -1,0 +1,231 @@
+#include "server/engine_loop.h"
+
+#include <utility>
+
+#include "common/log.h"
+
+namespace lynx::server {
+namespace {
+
+using scheduler::PassItem;
+using scheduler::PassKind;
+using scheduler::RequestId;
+
+double seconds_since(Clock::time_point start, Clock::time_point now) {
+  return std::chrono::duration<double>(now - start).count();
+}
+
+bool completes_prompt(const PassItem& item, const Generation& generation) {
+  return item.kind == PassKind::kPrefill && item.start + item.count == generation.prompt_tokens();
+}
+
+}  // namespace
+
+EngineLoop::EngineLoop(const scheduler::BatcherLimits& limits, int max_model_len, std::unique_ptr<Runner> runner,
+                       TokenText token_text, ThreadPool* pool, EngineObserver* observer)
+    : max_model_len_(max_model_len),
+      runner_(std::move(runner)),
+      token_text_(std::move(token_text)),
+      observer_(observer),
+      intake_(limits),
+      blocks_(limits.blocks),
+      reader_(runner_->vocabulary(), pool),
+      logits_(static_cast<std::size_t>(limits.logit_rows_per_pass) * static_cast<std::size_t>(runner_->vocabulary())),
+      thread_([this] { run(); }) {}
+
+EngineLoop::~EngineLoop() {
+  intake_.stop();
+  thread_.join();
+}
+
+Status EngineLoop::submit(GenerateRequest request, std::shared_ptr<UpdateSink> sink) {
+  LYNX_TRY(auto generation, make_generation(std::move(request), std::move(sink), runner_->end_tokens(), runner_->vocabulary(),
+                                            max_model_len_, &blocks_));
+  return intake_.submit(std::move(generation));
+}
+
+void EngineLoop::run() {
+  for (;;) {
+    EngineIntake::Work work = intake_.wait();
+    const bool stop = work.stop;
+    take_in(std::move(work));
+    if (stop) break;
+    step();
+  }
+  fail_all({Code::kUnavailable, "the engine is shutting down"});
+}
+
+void EngineLoop::take_in(EngineIntake::Work work) {
+  for (auto& generation : work.arrived) generations_.emplace(generation->id, std::move(generation));
+  for (const RequestId id : work.cancelled) fail(id, {Code::kCancelled, "the request was cancelled"});
+}
+
+void EngineLoop::step() {
+  auto [arrived, step] = intake_.plan();
+  for (auto& generation : arrived) generations_.emplace(generation->id, std::move(generation));
+  for (const RequestId id : step.preempt) preempt(*generations_.at(id));
+  Status status;
+  for (std::size_t i = 0; i < step.admit.size() && status.ok(); ++i) status = admit(*generations_.at(step.admit[i]));
+  if (status.ok() && !step.pass.empty()) status = compute(step.pass);
+  if (status.ok() && step.pass.empty() && step.preempt.empty() && !generations_.empty()) {
+    status = internal_error("no live request can run");  // Blocks are released at once here: there is nothing to wait for.
+  }
+  if (!status.ok()) fail_all(status);
+}
+
+Status EngineLoop::admit(Generation& generation) {
+  if (!generation.times.admitted) generation.times.admitted = Clock::now();
+  log_debug("request admitted", {{"request_id", generation.request.request_id}, {"preemptions", generation.preemptions}});
+  // The prompt's blocks are counted as taken from now on, so take them: the first live choice computes the prompt for all.
+  for (GenerationChoice& choice : generation.choices) {
+    if (choice.finish) continue;
+    if (choice.blocks.reserve(generation.prompt_tokens())) break;
+    return internal_error("the KV cache has fewer free blocks than were counted");
+  }
+  return {};
+}
+
+void EngineLoop::preempt(Generation& generation) {
+  ++generation.preemptions;
+  intake_.add_totals({.preemptions = 1});
+  log_debug("request preempted", {{"request_id", generation.request.request_id}, {"preemptions", generation.preemptions}});
+  for (GenerationChoice& choice : generation.choices) choice.blocks.truncate(0);
+  intake_.with_batcher([&](scheduler::Batcher& batcher) {
+    for (int choice = 0; choice < generation.request.choices; ++choice) batcher.released({generation.id, choice});
+  });
+}
+
+Status EngineLoop::compute(std::span<const PassItem> pass) {
+  LYNX_RETURN_IF_ERROR(builder_.build(pass, generations_, *runner_));
+  const Clock::time_point start = Clock::now();
+  runner_->forward(builder_.batch(), logits_.data());
+  if (observer_ != nullptr) observer_->on_pass(builder_.rows(), seconds_since(start, Clock::now()));
+
+  std::vector<LogitReading> readings = list_readings(pass, generations_);
+  reader_.read(readings, logits_.data());
+  share_prompts(pass);
+  take_results(readings);
+  LYNX_RETURN_IF_ERROR(settle(pass, readings));
+  emit(pass);
+  return {};
+}
+
+// A complete prompt is shared by all live choices; what they write next is copied first where it is shared.
+void EngineLoop::share_prompts(std::span<const PassItem> pass) {
+  for (const PassItem& item : pass) {
+    Generation& generation = *generations_.at(item.sequence.request);
+    if (!completes_prompt(item, generation)) continue;
+    log_debug("request decoding", {{"request_id", generation.request.request_id}});
+    const kv::BlockTable& prompt = generation.at(item.sequence.choice).blocks;
+    for (int choice = item.sequence.choice + 1; choice < generation.request.choices; ++choice) {
+      if (!generation.at(choice).finish) generation.at(choice).blocks = prompt.fork(generation.prompt_tokens());
+    }
+    if (generation.request.max_tokens > 0) continue;
+    first_output(generation, Clock::now());
+    for (GenerationChoice& choice : generation.choices) choice.finish_with(FinishReason::kLength);
+  }
+}
+
+void EngineLoop::first_output(Generation& generation, Clock::time_point now) {
+  generation.times.first_token = now;
+  intake_.add_totals({.prompt_tokens = generation.request.prompt.size()});
+}
+
+void EngineLoop::take_results(std::span<LogitReading> readings) {
+  const Clock::time_point now = Clock::now();
+  for (LogitReading& reading : readings) {
+    if (reading.scored_position >= 0) {
+      reading.generation->prompt_scores.push_back(std::move(reading.output));
+    } else {
+      take_token(reading, now);
+    }
+  }
+}
+
+void EngineLoop::take_token(LogitReading& reading, Clock::time_point now) {
+  Generation& generation = *reading.generation;
+  GenerationChoice& choice = generation.at(reading.choice);
+  if (!generation.times.first_token) {
+    first_output(generation, now);
+    if (observer_ != nullptr) observer_->on_first_token(seconds_since(generation.times.submitted, now));
+  } else if (!choice.tokens.empty() && observer_ != nullptr) {
+    observer_->on_next_token(seconds_since(choice.last_token_at, now));
+  }
+  choice.last_token_at = now;
+  const std::string_view bytes = token_text_(reading.output.id);
+  generation.add_token(reading.choice, std::move(reading.output), bytes);
+}
+
+// Tells the batcher how the pass went (that a choice ended may be said again: it is ignored), and holds its counts against the
+// pool.
+Status EngineLoop::settle(std::span<const PassItem> pass, std::span<const LogitReading> readings) {
+  EngineIntake::Totals totals;
+  for (const PassItem& item : pass) {
+    for (GenerationChoice& choice : generations_.at(item.sequence.request)->choices) {
+      if (choice.finish) choice.blocks.truncate(0);
+    }
+  }
+  const int counted = intake_.with_batcher([&](scheduler::Batcher& batcher) {
+    batcher.pass_completed();
+    for (const LogitReading& reading : readings) {
+      if (reading.scored_position >= 0) continue;
+      ++totals.generation_tokens;
+      batcher.token_added({reading.generation->id, reading.choice});
+    }
+    for (const PassItem& item : pass) {
+      const Generation& generation = *generations_.at(item.sequence.request);
+      for (int choice = 0; choice < generation.request.choices; ++choice) {
+        if (!generation.at(choice).finish) continue;
+        batcher.choice_ended({generation.id, choice});
+        batcher.released({generation.id, choice});
+      }
+    }
+    return batcher.free_blocks();
+  });
+  intake_.add_totals(totals);
+  return counted == blocks_.free_count() ? Status{} : internal_error("the KV blocks in use differ from those counted");
+}
+
+void EngineLoop::emit(std::span<const PassItem> pass) {
+  for (const PassItem& item : pass) {
+    const auto it = generations_.find(item.sequence.request);
+    if (it == generations_.end()) continue;  // Ended with an earlier item of this pass.
+    std::optional<GenerationUpdate> update = it->second->take_update();
+    if (!update) continue;
+    if (update->finished) {
+      end(it->first, std::move(*update));
+    } else {
+      it->second->sink->on_update(std::move(*update));
+    }
+  }
+}
+
+void EngineLoop::fail(RequestId id, const Status& why) {
+  const auto it = generations_.find(id);
+  if (it == generations_.end()) return;  // It ended before the cancellation came.
+  Generation& generation = *it->second;
+  for (GenerationChoice& choice : generation.choices) choice.blocks.truncate(0);
+  intake_.with_batcher([&](scheduler::Batcher& batcher) {
+    batcher.failed(id);
+    for (int choice = 0; choice < generation.request.choices; ++choice) batcher.released({id, choice});
+  });
+  end(id, {.prompt_tokens = {}, .choices = {}, .usage = generation.usage(), .finished = true, .error = why});
+}
+
+void EngineLoop::fail_all(const Status& why) {
+  if (why.code() == Code::kInternal) log_error("engine failure", {{"reason", why.message()}});
+  intake_.with_batcher([](scheduler::Batcher& batcher) { batcher.pass_completed(); });
+  while (!generations_.empty()) fail(generations_.begin()->first, why);
+}
+
+// The last update. Whatever the request held is released, and its id is free, before the client hears of it.
+void EngineLoop::end(RequestId id, GenerationUpdate last) {
+  const std::unique_ptr<Generation> generation = std::move(generations_.extract(id).mapped());
+  intake_.forget(generation->request.request_id);
+  const RequestReport report = generation->report(last.error, Clock::now());
+  log_request_end(report);
+  if (observer_ != nullptr) observer_->on_request_end(report);
+  generation->sink->on_update(std::move(last));
+}
+
+}  // namespace lynx::server

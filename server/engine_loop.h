@@ -1,0 +1,60 @@
+#pragma once
+
+// The engine's thread: takes in what arrived, asks the batcher, runs the pass, hands out what became final. It decides nothing
+// itself: what runs is scheduler/'s decision, what may be shown is ChoiceOutput's.
+
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "server/engine_intake.h"
+#include "server/engine_pass.h"
+#include "server/engine_runner.h"
+#include "server/engine_sampling.h"
+
+namespace lynx::server {
+
+class EngineLoop {
+ public:
+  /// Starts the thread. `observer` (may be null) and `pool` are not owned. The runner has at least limits.blocks KV blocks.
+  EngineLoop(const scheduler::BatcherLimits& limits, int max_model_len, std::unique_ptr<Runner> runner, TokenText token_text,
+             ThreadPool* pool, EngineObserver* observer);
+  ~EngineLoop();
+
+  Status submit(GenerateRequest request, std::shared_ptr<UpdateSink> sink);
+  EngineIntake& intake() { return intake_; }
+  const EngineIntake& intake() const { return intake_; }
+  int max_model_len() const { return max_model_len_; }
+
+ private:
+  void run();
+  void take_in(EngineIntake::Work work);
+  void step();
+  Status admit(Generation& generation);
+  void preempt(Generation& generation);
+  Status compute(std::span<const scheduler::PassItem> pass);
+  void share_prompts(std::span<const scheduler::PassItem> pass);
+  void take_results(std::span<LogitReading> readings);
+  void take_token(LogitReading& reading, Clock::time_point now);
+  void first_output(Generation& generation, Clock::time_point now);
+  Status settle(std::span<const scheduler::PassItem> pass, std::span<const LogitReading> readings);
+  void emit(std::span<const scheduler::PassItem> pass);
+  void end(scheduler::RequestId id, GenerationUpdate last);
+  void fail(scheduler::RequestId id, const Status& why);
+  void fail_all(const Status& why);
+
+  const int max_model_len_;
+  const std::unique_ptr<Runner> runner_;
+  const TokenText token_text_;
+  EngineObserver* const observer_;
+  EngineIntake intake_;
+  kv::BlockPool blocks_;     // Before the tables in generations_ that refer to it.
+  Generations generations_;  // The engine thread's, as all below.
+  PassBuilder builder_;
+  LogitReader reader_;
+  std::vector<float> logits_;
+  std::thread thread_;
+};
+
+}  // namespace lynx::server

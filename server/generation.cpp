@@ -1,0 +1,152 @@
+#include "server/generation.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "common/log.h"
+
+namespace lynx::server {
+namespace {
+
+double seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+Status validate(const GenerateRequest& request, int vocabulary, int max_model_len) {
+  if (request.prompt.empty()) return invalid_argument("prompt has no tokens");
+  const auto in_vocabulary = [&](std::int32_t id) { return id >= 0 && id < vocabulary; };
+  if (!std::all_of(request.prompt.begin(), request.prompt.end(), in_vocabulary)) {
+    return invalid_argument(fmt::format("prompt has a token id outside of 0 … {}", vocabulary - 1));
+  }
+  if (!std::all_of(request.stop_token_ids.begin(), request.stop_token_ids.end(), in_vocabulary)) {
+    return invalid_argument(fmt::format("stop_token_ids has an id outside of 0 … {}", vocabulary - 1));
+  }
+  const auto& bias = request.sampling.logit_bias;
+  if (!std::all_of(bias.begin(), bias.end(), [&](const auto& entry) { return in_vocabulary(entry.first); })) {
+    return invalid_argument(fmt::format("logit_bias has a token id outside of 0 … {}", vocabulary - 1));
+  }
+  const int spare = request.max_tokens > 0 ? 1 : 0;
+  if (request.prompt.size() > static_cast<std::size_t>(max_model_len - spare)) {
+    return invalid_argument(fmt::format("prompt has {} tokens, the context {}", request.prompt.size(), max_model_len));
+  }
+  if (request.choices < 1) return invalid_argument("n must be at least 1");
+  if (request.max_tokens < 0) return invalid_argument("max_tokens is negative");
+  if (request.max_tokens == 0 && request.prompt_top_logprobs < 0)
+    return invalid_argument("max_tokens is 0 and nothing else is asked for");
+  return {};
+}
+
+std::uint64_t draw_seed() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Generation>> make_generation(GenerateRequest request, std::shared_ptr<UpdateSink> sink,
+                                                    const std::vector<std::int32_t>& model_end_tokens, int vocabulary,
+                                                    int max_model_len, kv::BlockPool* pool) {
+  LYNX_RETURN_IF_ERROR(validate(request, vocabulary, max_model_len));
+  std::shared_ptr<const text::StopStrings> stops;
+  if (!request.stop.empty()) {
+    LYNX_TRY(stops, text::StopStrings::create(request.stop));
+  }
+  auto generation = std::make_unique<Generation>();
+  request.max_tokens = std::min(request.max_tokens, max_model_len - static_cast<int>(request.prompt.size()));
+  if (!request.sampling.seed) request.sampling.seed = draw_seed();
+  if (!request.ignore_eos) generation->end_tokens = model_end_tokens;
+  generation->end_tokens.insert(generation->end_tokens.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
+  for (int choice = 0; choice < request.choices; ++choice) {
+    generation->choices.push_back({.tokens = {},
+                                   .blocks = kv::BlockTable(pool),
+                                   .output = ChoiceOutput(stops, request.include_stop_text, request.sampling.min_tokens),
+                                   .finish = {}});
+  }
+  if (request.prompt_top_logprobs >= 0) generation->prompt_scores.push_back({.id = request.prompt[0], .logprob = 0, .top = {}});
+  generation->request = std::move(request);
+  generation->sink = std::move(sink);
+  generation->times.submitted = Clock::now();
+  return generation;
+}
+
+bool Generation::ended() const {
+  return std::all_of(choices.begin(), choices.end(), [](const GenerationChoice& c) { return c.finish.has_value(); });
+}
+
+Usage Generation::usage() const {
+  Usage usage{.prompt_tokens = prompt_tokens()};
+  for (const GenerationChoice& choice : choices) usage.completion_tokens += static_cast<int>(choice.tokens.size());
+  return usage;
+}
+
+std::int32_t Generation::token(int choice, int position) const {
+  const auto index = static_cast<std::size_t>(position);
+  return index < request.prompt.size() ? request.prompt[index] : at(choice).tokens[index - request.prompt.size()];
+}
+
+void Generation::add_token(int choice, TokenOutput token, std::string_view bytes) {
+  GenerationChoice& c = at(choice);
+  c.tokens.push_back(token.id);
+  const bool end = std::find(end_tokens.begin(), end_tokens.end(), token.id) != end_tokens.end();
+  const bool last = static_cast<int>(c.tokens.size()) >= request.max_tokens;
+  // An end token is no part of the text, unless the client asked for what stopped it.
+  if (!end || request.include_stop_text) c.output.push(std::move(token), bytes);
+  if (end || c.output.stopped()) {
+    c.finish_with(FinishReason::kStop);
+  } else if (last) {
+    c.finish_with(FinishReason::kLength);
+  }
+}
+
+std::optional<GenerationUpdate> Generation::take_update() {
+  GenerationUpdate update;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    if (!choices[i].output.has_update()) continue;
+    update.choices.push_back(choices[i].output.take());
+    update.choices.back().choice = static_cast<int>(i);
+  }
+  if (update.choices.empty()) return std::nullopt;
+  if (!std::exchange(prompt_reported, true)) update.prompt_tokens = std::exchange(prompt_scores, {});
+  update.usage = usage();
+  update.finished = ended();
+  return update;
+}
+
+RequestReport Generation::report(const Status& error, Clock::time_point now) const {
+  RequestReport report;
+  report.request_id = request.request_id;
+  report.error = error;
+  report.usage = usage();
+  report.preemptions = preemptions;
+  if (error.ok()) {
+    const bool cut = std::any_of(choices.begin(), choices.end(), [](const auto& c) { return c.finish == FinishReason::kLength; });
+    report.finish = cut ? FinishReason::kLength : FinishReason::kStop;
+  }
+  report.total_s = seconds(now - times.submitted);
+  if (!times.admitted) return report;
+  report.queue_s = seconds(*times.admitted - times.submitted);
+  if (!times.first_token) return report;
+  report.prefill_s = seconds(*times.first_token - *times.admitted);
+  report.ttft_s = seconds(*times.first_token - times.submitted);
+  report.decode_s = seconds(now - *times.first_token);
+  return report;
+}
+
+void log_request_end(const RequestReport& report) {
+  const auto milliseconds = [](double value_s) { return value_s < 0 ? value_s : value_s * 1e3; };
+  const std::string_view how =
+      report.finish ? (*report.finish == FinishReason::kStop ? "stop" : "length") : code_name(report.error.code());
+  log_info("request ended", {{"request_id", report.request_id},
+                             {"finish", how},
+                             {"prompt_tokens", report.usage.prompt_tokens},
+                             {"completion_tokens", report.usage.completion_tokens},
+                             {"preemptions", report.preemptions},
+                             {"queue_ms", milliseconds(report.queue_s)},
+                             {"ttft_ms", milliseconds(report.ttft_s)},
+                             {"total_ms", milliseconds(report.total_s)}});
+}
+
+}  // namespace lynx::server
