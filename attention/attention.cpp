@@ -51,13 +51,19 @@ void attend_with(ChunkKernel kernel, const kv::KvCache& cache, int layer, HeadSh
 
   const Plan& work = plan;
   float* states = state_memory.empty() ? nullptr : state_memory.front().values;
-  pool.for_each(static_cast<int>(work.items.size()), [&](int i) {
+  const auto run_item = [&](int i) {
     const Item item = work.items[static_cast<std::size_t>(i)];
     const Tile& tile = work.tiles[static_cast<std::size_t>(item.tile)];
     Scratch& scratch = scratch_of_thread();
     if (item.chunk == kAllChunks) return compute_tile(call, tile, scratch);
     compute_split_chunk(call, tile, item.chunk, scratch, states);
-  });
+  };
+  const int items = static_cast<int>(work.items.size());
+  if (work.threads == 1) {
+    for (int i = 0; i < items; ++i) run_item(i);
+    return;
+  }
+  pool.for_each(items, run_item);
   pool.for_each(static_cast<int>(work.split_tiles.size()), [&](int i) {
     merge_split_tile(call, work.tiles[static_cast<std::size_t>(work.split_tiles[static_cast<std::size_t>(i)])], states);
   });

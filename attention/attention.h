@@ -27,11 +27,13 @@ struct QuerySpan {
 
 struct HeadShape {
   int heads;    ///< Query heads, a multiple of the cache's KV heads (grouped-query attention).
-  float scale;  ///< Usually 1/sqrt(head_dim); folded into the scores in FP32.
+  float scale;  ///< Positive, usually 1/sqrt(head_dim); multiplies the scores in FP32.
 };
 
 /// out[row][head][head_dim] (BF16) for all rows of all spans; q has the same shape. K and V of the rows themselves are already
-/// stored.
+/// stored. Keys beyond a row's position never count, whatever lies there. A row whose scores hold a NaN or +infinity, or nothing
+/// above -infinity, comes out as NaN. Called by one thread at a time per pool; working memory is kept by the threads for the next
+/// call (some 0.4 MB each, and at most 32 MiB for the caller).
 void attend(const kv::KvCache& cache, int layer, HeadShape shape, std::span<const QuerySpan> spans, const Bf16* q, Bf16* out,
             Isa isa, ThreadPool& pool);
 

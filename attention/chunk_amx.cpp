@@ -14,6 +14,13 @@ constexpr int kRight = 5;
 constexpr int kOtherRight = 6;
 constexpr int kTileValues = kTileRows * kTileK;  ///< BF16 values of a right-hand tile.
 
+/// Into the L2 cache, `count` right-hand tiles that lie `stride` values apart.
+[[gnu::always_inline]] inline void fetch(const Bf16* right, int stride, int count) {
+  for (int t = 0; t < count; ++t) {
+    for (int row = 0; row < kTileRows; ++row) _mm_prefetch(right + t * stride + row * kTileK, _MM_HINT_T1);
+  }
+}
+
 /// tiles[0 … 3] += left · four right-hand tiles that lie `stride` values apart.
 template <class Tiles>
 [[gnu::always_inline]] inline void dot_four(Tiles& tiles, const Bf16* right, int stride) {
@@ -53,6 +60,7 @@ void score_tiles(Tiles& tiles, const ChunkTask& task, int first) {
     for (int step = 0; step < task.dim / kTileK; ++step) {
       tiles.template load<kLeft>(task.q + first * task.dim + step * kTileK, static_cast<unsigned>(task.dim) * sizeof(Bf16));
       dot_four(tiles, task.k[b] + step * kTileValues, group_values);
+      if (first == 0) fetch((b + 1 < blocks ? task.k[b + 1] : task.v[0]) + step * kTileValues, group_values, 4);
     }
     float* out = task.scores + first * kScoreStride + b * kBlock;
     constexpr unsigned kStrideBytes = kScoreStride * sizeof(float);
@@ -71,7 +79,9 @@ void weigh_tiles(Tiles& tiles, const ChunkTask& task, int first, int group) {
   const int steps = (task.keys + kTileK - 1) / kTileK;
   for (int step = 0; step < steps; ++step) {
     tiles.template load<kLeft>(task.weights + first * kWeightStride + step * kTileK, kWeightStride * sizeof(Bf16));
-    const Bf16* v = task.v[step / 2] + group * kGroupValues + step % 2 * kTileValues;
+    const int offset = group * kGroupValues + step % 2 * kTileValues;
+    const Bf16* v = task.v[step / 2] + offset;
+    if (first == 0) fetch((step + 2 < steps ? task.v[step / 2 + 1] : task.next) + offset, kGroupValues, four ? 4 : 2);
     if constexpr (four) {
       dot_four(tiles, v, kGroupValues);
     } else {

@@ -32,10 +32,10 @@ struct Pair {
 }
 
 /// `lines` × 16 outputs: left is [lines][left_stride] FP32, right [pairs][16 pairs of BF16]. Adds to out [lines][out_stride], or
-/// starts it.
+/// starts it. `next` is what will be in right's place afterwards: fetched meanwhile.
 template <int lines>
-[[gnu::always_inline]] inline void dot_tile(const float* left, int left_stride, const Bf16* right, int pairs, float* out,
-                                            int out_stride, bool start) {
+[[gnu::always_inline]] inline void dot_tile(const float* left, int left_stride, const Bf16* right, const Bf16* next, int pairs,
+                                            float* out, int out_stride, bool start) {
   __m256 sum[lines][2];
 #pragma GCC unroll 4
   for (int l = 0; l < lines; ++l) {
@@ -45,6 +45,7 @@ template <int lines>
   for (int p = 0; p < pairs; ++p) {
     const Pair low = load_pairs(right + p * kRowValues);
     const Pair high = load_pairs(right + p * kRowValues + 2 * kLanes);
+    _mm_prefetch(next + p * kRowValues, _MM_HINT_T1);
 #pragma GCC unroll 4
     for (int l = 0; l < lines; ++l) {
       sum[l][0] = add_pair(sum[l][0], left + l * left_stride + 2 * p, low);
@@ -64,8 +65,10 @@ void score_lines(const ChunkTask& task, int first) {
   for (int i = 0; i < lines * task.dim; ++i) q[i] = bf16_to_float(task.q[first * task.dim + i]);
   const int groups = (task.keys + 15) / 16;
   for (int g = 0; g < groups; ++g) {
-    const Bf16* k = task.k[g / 4] + g % 4 * 16 * task.dim;
-    dot_tile<lines>(q, task.dim, k, task.dim / 2, task.scores + first * kScoreStride + g * 16, kScoreStride, true);
+    const int offset = g % 4 * 16 * task.dim;
+    const Bf16* next = (g / 4 * kBlock + kBlock < task.keys ? task.k[g / 4 + 1] : task.v[0]) + offset;
+    dot_tile<lines>(q, task.dim, task.k[g / 4] + offset, next, task.dim / 2, task.scores + first * kScoreStride + g * 16,
+                    kScoreStride, true);
   }
 }
 
@@ -128,8 +131,10 @@ void weigh_lines(const ChunkTask& task, int first) {
     const int count = pairs - begin < kPairsOfBlock ? pairs - begin : kPairsOfBlock;
     const float* weights = task.scores + first * kScoreStride + 2 * begin;
     for (int channel = 0; channel < task.dim; channel += 16) {
-      const Bf16* v = task.v[begin / kPairsOfBlock] + channel * kBlock;
-      dot_tile<lines>(weights, kScoreStride, v, count, task.out + first * task.dim + channel, task.dim, begin == 0);
+      const int block = begin / kPairsOfBlock;
+      const Bf16* next = count < pairs - begin ? task.v[block + 1] : task.next;
+      dot_tile<lines>(weights, kScoreStride, task.v[block] + channel * kBlock, next + channel * kBlock, count,
+                      task.out + first * task.dim + channel, task.dim, begin == 0);
     }
   }
 }

@@ -12,6 +12,7 @@ constexpr int kLanes = 16;
 constexpr int kVectorValues = 2 * kLanes;  ///< BF16 values of one register.
 constexpr int kLinesAtOnce = 6;            ///< 6 lines × 4 vectors of accumulators leave registers for the operands.
 constexpr int kVectorsAtOnce = 4;
+constexpr int kPairsOfBlock = kBlock / 2;
 
 [[gnu::always_inline]] inline __m512bh load_pairs(const Bf16* p) {
   return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
@@ -56,46 +57,39 @@ template <int lines, int vectors>
   }
 }
 
-/// Scores of `lines` lines from `first` on against all keys of the chunk, rounded up to 16.
+/// Scores of `lines` lines from `first` on against the keys of one block, rounded up to 16.
 template <int lines>
-void score_lines(const ChunkTask& task, int first) {
+void score_block(const ChunkTask& task, int first, int block) {
   const Bf16* q = task.q + first * task.dim;
-  const int groups = (task.keys + kLanes - 1) / kLanes;
-  constexpr int kGroupsOfBlock = kBlock / kLanes;
-  const int last = (groups - 1) / kGroupsOfBlock;
-  for (int g = 0; g < groups;) {
-    const int block = g / kGroupsOfBlock;
-    const int offset = g % kGroupsOfBlock * kLanes * task.dim;
-    const Bf16* k = task.k[block] + offset;
-    const Bf16* next = (block < last ? task.k[block + 1] : task.v[0]) + offset;
-    float* out = task.scores + first * kScoreStride + g * kLanes;
-    if (groups - g >= kVectorsAtOnce) {
-      score_tile<lines, kVectorsAtOnce>(q, k, next, task.dim, out);
-      g += kVectorsAtOnce;
-    } else {
-      score_tile<lines, 1>(q, k, next, task.dim, out);
-      g += 1;
-    }
+  const Bf16* next = (block + 1) * kBlock < task.keys ? task.k[block + 1] : task.v[0];
+  float* out = task.scores + first * kScoreStride + block * kBlock;
+  const int groups = (task.keys - block * kBlock + kLanes - 1) / kLanes;
+  if (groups >= kVectorsAtOnce) return score_tile<lines, kVectorsAtOnce>(q, task.k[block], next, task.dim, out);
+  for (int g = 0; g < groups; ++g) {
+    const int offset = g * kLanes * task.dim;
+    score_tile<lines, 1>(q, task.k[block] + offset, next + offset, task.dim, out + g * kLanes);
   }
 }
 
-/// Output channels [16 · group, 16 · (group + vectors)) of `lines` lines from `first` on.
+/// Adds the blocks [begin, end) to the output channels [16 · group, 16 · (group + vectors)) of `lines` lines from `first` on.
 template <int lines, int vectors>
-[[gnu::always_inline]] inline void weigh_tile(const ChunkTask& task, int first, int group) {
-  constexpr int kPairsOfBlock = kBlock / 2;
+[[gnu::always_inline]] inline void weigh_tile(const ChunkTask& task, int first, int group, int begin, int end) {
   const Bf16* weights = task.weights + first * kWeightStride;
+  float* out = task.out + first * task.dim + group * kLanes;
   __m512 sum[lines][vectors];
 #pragma GCC unroll 6
   for (int l = 0; l < lines; ++l) {
 #pragma GCC unroll 4
-    for (int c = 0; c < vectors; ++c) sum[l][c] = _mm512_setzero_ps();
+    for (int c = 0; c < vectors; ++c) {
+      sum[l][c] = begin == 0 ? _mm512_setzero_ps() : _mm512_load_ps(out + l * task.dim + c * kLanes);
+    }
   }
   const int pairs = (task.keys + 1) / 2;
-  for (int begin = 0; begin < pairs; begin += kPairsOfBlock) {
-    const int count = pairs - begin < kPairsOfBlock ? pairs - begin : kPairsOfBlock;
-    const int block = begin / kPairsOfBlock;
+  for (int block = begin; block < end; ++block) {
+    const int first_pair = block * kPairsOfBlock;
+    const int count = pairs - first_pair < kPairsOfBlock ? pairs - first_pair : kPairsOfBlock;
     const Bf16* v = task.v[block] + group * kPairsOfBlock * kVectorValues;
-    const Bf16* next = (begin + kPairsOfBlock < pairs ? task.v[block + 1] : task.next) + group * kPairsOfBlock * kVectorValues;
+    const Bf16* next = (count < pairs - first_pair ? task.v[block + 1] : task.next) + group * kPairsOfBlock * kVectorValues;
     for (int p = 0; p < count; ++p) {
       __m512bh values[vectors];
 #pragma GCC unroll 4
@@ -106,7 +100,7 @@ template <int lines, int vectors>
       }
 #pragma GCC unroll 6
       for (int l = 0; l < lines; ++l) {
-        const __m512bh weight = broadcast_pair(weights + l * kWeightStride + 2 * (begin + p));
+        const __m512bh weight = broadcast_pair(weights + l * kWeightStride + 2 * (first_pair + p));
 #pragma GCC unroll 4
         for (int c = 0; c < vectors; ++c) sum[l][c] = _mm512_dpbf16_ps(sum[l][c], weight, values[c]);
       }
@@ -115,37 +109,51 @@ template <int lines, int vectors>
 #pragma GCC unroll 6
   for (int l = 0; l < lines; ++l) {
 #pragma GCC unroll 4
-    for (int c = 0; c < vectors; ++c) _mm512_store_ps(task.out + (first + l) * task.dim + (group + c) * kLanes, sum[l][c]);
+    for (int c = 0; c < vectors; ++c) _mm512_store_ps(out + l * task.dim + c * kLanes, sum[l][c]);
   }
 }
 
 template <int lines>
-void weigh_lines(const ChunkTask& task, int first) {
+void weigh_blocks(const ChunkTask& task, int first, int begin, int end) {
   const int groups = task.dim / kLanes;  // Even.
   int group = 0;
-  for (; groups - group >= kVectorsAtOnce; group += kVectorsAtOnce) weigh_tile<lines, kVectorsAtOnce>(task, first, group);
-  if (group < groups) weigh_tile<lines, 2>(task, first, group);
+  for (; groups - group >= kVectorsAtOnce; group += kVectorsAtOnce)
+    weigh_tile<lines, kVectorsAtOnce>(task, first, group, begin, end);
+  if (group < groups) weigh_tile<lines, 2>(task, first, group, begin, end);
 }
 
-template <int lines>
-void attend_lines(const ChunkTask& task, int first) {
-  score_lines<lines>(task, first);
-  for (int l = first; l < first + lines; ++l) softmax_line(task, l);
-  weigh_lines<lines>(task, first);
+template <int count>
+struct Lines {
+  static constexpr int value = count;
+};
+
+/// Calls body(Lines<n>, first line) for groups of kLinesAtOnce lines and for the rest.
+template <class Body>
+[[gnu::always_inline]] inline void for_each_group(int lines, Body body) {
+  int first = 0;
+  for (; lines - first >= kLinesAtOnce; first += kLinesAtOnce) body(Lines<kLinesAtOnce>(), first);
+  switch (lines - first) {
+    case 1: return body(Lines<1>(), first);
+    case 2: return body(Lines<2>(), first);
+    case 3: return body(Lines<3>(), first);
+    case 4: return body(Lines<4>(), first);
+    case 5: return body(Lines<5>(), first);
+    default: return;
+  }
 }
 
 }  // namespace
 
 void chunk_avx512(const ChunkTask& task) {
-  int line = 0;
-  for (; task.lines - line >= kLinesAtOnce; line += kLinesAtOnce) attend_lines<kLinesAtOnce>(task, line);
-  switch (task.lines - line) {
-    case 1: return attend_lines<1>(task, line);
-    case 2: return attend_lines<2>(task, line);
-    case 3: return attend_lines<3>(task, line);
-    case 4: return attend_lines<4>(task, line);
-    case 5: return attend_lines<5>(task, line);
-    default: return;
+  const int blocks = (task.keys + kBlock - 1) / kBlock;
+  for (int block = 0; block < blocks; ++block) {
+    for_each_group(task.lines, [&](auto lines, int first) { score_block<lines.value>(task, first, block); });
+  }
+  for (int line = 0; line < task.lines; ++line) softmax_line(task, line);
+  // All lines take a block while it is in the L1 cache; a single group of lines keeps its sums in registers instead.
+  const int step = task.lines > kLinesAtOnce ? 1 : blocks;
+  for (int block = 0; block < blocks; block += step) {
+    for_each_group(task.lines, [&](auto lines, int first) { weigh_blocks<lines.value>(task, first, block, block + step); });
   }
 }
 

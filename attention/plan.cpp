@@ -14,9 +14,13 @@ std::int64_t cost(const Tile& tile, std::span<const QuerySpan> spans, int group)
   return std::int64_t{spans[static_cast<std::size_t>(tile.span)].first_position + last_row + 1} * tile.lines;
 }
 
+/// Channels times keys times lines below which one thread does a call: some five microseconds of the AVX-512 path.
+constexpr std::int64_t kShortWork = 200'000;
+
 }  // namespace
 
-void Plan::build(std::span<const QuerySpan> spans, int kv_heads, int group, int dim, int threads, std::ptrdiff_t max_state_values) {
+void Plan::build(std::span<const QuerySpan> spans, int kv_heads, int group, int dim, int pool_threads,
+                 std::ptrdiff_t max_state_values) {
   tiles.clear();
   items.clear();
   split_tiles.clear();
@@ -35,6 +39,7 @@ void Plan::build(std::span<const QuerySpan> spans, int kv_heads, int group, int 
       }
     }
   }
+  threads = total * dim < kShortWork ? 1 : pool_threads;
   constexpr int kSharesPerThread = 8;
   for (int t = 0; t < static_cast<int>(tiles.size()); ++t) {
     Tile& tile = tiles[static_cast<std::size_t>(t)];

@@ -39,9 +39,11 @@ struct Plan {
   std::vector<int> split_tiles;     ///< Those whose chunks are separate items, to be merged afterwards.
   std::ptrdiff_t state_values = 0;  ///< Floats that all partial states take.
 
+  int threads = 1;  ///< Worth using; 1 for a call so short that waking others would take longer.
+
   /// A tile is split into its chunks when it is so large a part of all work that threads would wait for it, as long as the
   /// partial states take no more than `max_state_values` floats.
-  void build(std::span<const QuerySpan> spans, int kv_heads, int group, int dim, int threads, std::ptrdiff_t max_state_values);
+  void build(std::span<const QuerySpan> spans, int kv_heads, int group, int dim, int pool_threads, std::ptrdiff_t max_state_values);
 };
 
 }  // namespace lynx::attention

@@ -1,8 +1,9 @@
 #pragma once
 
 // e^x in FP32 without libm, once for CPU and GPU. Only compares, multiplications, additions and integer operations, each rounded by
-// itself, so every vector form of the same steps (device/exp_avx2.h, device/exp_avx512.h) gives the same bits on every processor.
-// A CUDA build needs -fmad=false. Coefficients: own minimax fit of (e^r - 1 - r) / r² on |r| <= ln(2)/2, relative error 3.1e-9.
+// itself, so every vector form of the same steps (device/exp_avx2.h, or a plain loop that the compiler turns into vectors) gives
+// the same bits on every processor. A CUDA build needs -fmad=false. Coefficients: own minimax fit of (e^r - 1 - r) / r² on |r| <=
+// ln(2)/2, relative error 3.1e-9.
 
 #include <cstdint>
 

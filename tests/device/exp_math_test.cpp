@@ -124,7 +124,7 @@ TEST_CASE("The vector forms of exp give the scalar form's bits") {
   if (isa_supported(Isa::kAvx512Bf16)) {
     check_vector_form(exp_values_avx512);
   } else {
-    WARN("This processor has no AVX-512 BF16: exp_avx512 was not compared.");
+    WARN("This processor has no AVX-512 BF16: a loop compiled for it was not compared.");
   }
 }
 
