@@ -1,10 +1,13 @@
 #pragma once
 
-// The loops shared by the paths that keep an output's chains in the lanes of one vector register. A path brings
-//   Lanes:  Acc, Step, kStep (BF16 values that a Step holds), kBlockRows × kBlockColumns (outputs kept in registers), zero(),
-//   load(),
-//           dot(acc, x, w) and reduce(acc, out, stride): the sum of the lanes in a fixed tree;
-//   Loader: load(chunk, step, column) → Step of weights, and refill(first, last), called before the chunks [first, last) are used.
+// The loops shared by the paths that keep an output's chains in the lanes of one vector register. A path brings two types:
+//
+//   Lanes   Acc; Step, which holds kStep BF16 values; kBlockRows × kBlockColumns, the outputs kept in registers; zero(), load(),
+//           dot(acc, x, w); reduce(acc, out, stride), which adds the lanes in a fixed tree.
+//   Loader  at(chunk, column) → a cursor whose load(step, j) is the Step of weights of panel column `column + j`. `column` is a
+//           multiple of the block's columns, j a constant once the loops are unrolled. refill<columns>(first, last, column) comes
+//           before any use of the chunks [first, last) of those columns.
+//
 // An output's bits are those of: each lane over k ascending, then the tree. No blocking changes them.
 //
 // Internal linkage throughout: compiled once per path, and never merged by the linker.
@@ -30,9 +33,18 @@ class Bf16Loader {
   explicit Bf16Loader(const Panel& panel)
       : data_(reinterpret_cast<const Bf16*>(panel.data)), strides_(bf16_strides(panel.order, panel.chunks)) {}
   void refill(int, int) {}
-  [[gnu::always_inline]] typename Lanes::Step load(int chunk, int step, int column) const {
-    return Lanes::load(data_ + static_cast<std::size_t>(column / kStripRows) * strides_.strip +
-                       static_cast<std::size_t>(chunk) * strides_.chunk + (column % kStripRows) * kChunk + step * Lanes::kStep);
+
+  struct Cursor {
+    const Bf16* row;
+    std::size_t strip;
+    [[gnu::always_inline]] typename Lanes::Step load(int step, int j) const {
+      return Lanes::load(row + static_cast<std::size_t>(j / kStripRows) * strip + (j % kStripRows) * kChunk + step * Lanes::kStep);
+    }
+  };
+  [[gnu::always_inline]] Cursor at(int chunk, int column) const {
+    return {data_ + static_cast<std::size_t>(column / kStripRows) * strides_.strip + (column % kStripRows) * kChunk +
+                static_cast<std::size_t>(chunk) * strides_.chunk,
+            strides_.strip};
   }
 
  private:
@@ -45,6 +57,7 @@ template <class Lanes, int kRows, int kColumns, class Loader>
 [[gnu::always_inline]] inline void accumulate(typename Lanes::Acc (&acc)[kRows][kColumns], const Loader& loader, int column,
                                               const Bf16* x, std::size_t ldx, int first, int last) {
   for (int chunk = first; chunk < last; ++chunk, x += kChunk) {
+    const auto cursor = loader.at(chunk, column);
     LYNX_UNROLL
     for (int step = 0; step < kChunk / Lanes::kStep; ++step) {
       typename Lanes::Step rows[kRows];
@@ -52,7 +65,7 @@ template <class Lanes, int kRows, int kColumns, class Loader>
       for (int i = 0; i < kRows; ++i) rows[i] = Lanes::load(x + static_cast<std::size_t>(i) * ldx + step * Lanes::kStep);
       LYNX_UNROLL
       for (int j = 0; j < kColumns; ++j) {
-        const typename Lanes::Step weights = loader.load(chunk, step, column + j);
+        const typename Lanes::Step weights = cursor.load(step, j);
         LYNX_UNROLL
         for (int i = 0; i < kRows; ++i) acc[i][j] = Lanes::dot(acc[i][j], rows[i], weights);
       }
@@ -90,17 +103,16 @@ template <class Lanes, int kRows, int kColumns, class Loader>
 
 /// Up to kColumns outputs of kRows rows; those beyond the panel's real columns are computed and dropped.
 template <class Lanes, int kRows, int kColumns, class Loader>
-void multiply_columns(Loader& loader, int column, const PanelTask& task, int row) {
+[[gnu::always_inline]] inline void multiply_columns(Loader& loader, int column, const PanelTask& task, int row) {
   const Bf16* x = task.x + static_cast<std::size_t>(row) * task.ldx;
   float* y = task.y + static_cast<std::size_t>(row) * task.ldy + column;
-  if (task.panel.columns - column >= kColumns) {
-    multiply_block<Lanes, kRows, kColumns>(loader, column, x, task.ldx, task.k, y, task.ldy);
-    return;
-  }
+  const int real = task.panel.columns - column;
   float padded[kRows][kColumns];
-  multiply_block<Lanes, kRows, kColumns>(loader, column, x, task.ldx, task.k, &padded[0][0], kColumns);
+  multiply_block<Lanes, kRows, kColumns>(loader, column, x, task.ldx, task.k, real < kColumns ? &padded[0][0] : y,
+                                         real < kColumns ? kColumns : task.ldy);
+  if (real >= kColumns) return;
   for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < task.panel.columns - column; ++j) y[static_cast<std::size_t>(i) * task.ldy + j] = padded[i][j];
+    for (int j = 0; j < real; ++j) y[static_cast<std::size_t>(i) * task.ldy + j] = padded[i][j];
   }
 }
 
@@ -134,12 +146,13 @@ void expand_with(Loader loader, const Panel& panel, Bf16* out) {
     const int last = panel.chunks - first < Loader::kRefillChunks ? panel.chunks : first + Loader::kRefillChunks;
     loader.refill(first, last);
     for (int chunk = first; chunk < last; ++chunk) {
+      const auto cursor = loader.at(chunk, 0);
       Bf16* block = out + static_cast<std::size_t>(chunk) * strides.chunk;
       LYNX_UNROLL
       for (int column = 0; column < kPanelRows; ++column) {
         Bf16* row = block + static_cast<std::size_t>(column / kStripRows) * strides.strip + (column % kStripRows) * kChunk;
         for (int step = 0; step < kChunk / Lanes::kStep; ++step) {
-          Lanes::store(row + step * Lanes::kStep, loader.load(chunk, step, column));
+          Lanes::store(row + step * Lanes::kStep, cursor.load(step, column));
         }
       }
     }
