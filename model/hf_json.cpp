@@ -74,9 +74,7 @@ Result<std::optional<json>> read_json_file(const std::string& directory, std::st
   if (file.status().code() == Code::kNotFound) return std::optional<json>{};
   if (!file.ok()) return file.status();
   if (file->bytes().size() > most_bytes) {
-    return invalid_argument(fmt::format("{}: {} (at most {} are accepted)", path,
-                                        format_bytes(static_cast<std::int64_t>(file->bytes().size())),
-                                        format_bytes(static_cast<std::int64_t>(most_bytes))));
+    return invalid_argument(fmt::format("{}: more than {}", path, format_bytes(static_cast<std::int64_t>(most_bytes))));
   }
   auto parsed = parse_json(file->text());
   if (!parsed.ok()) return parsed.status().with_context(path);
