@@ -12,8 +12,8 @@ struct Avx2Lanes {
   using Acc = __m256;
   using Step = __m256i;
   static constexpr int kStep = 16;
-  static constexpr int kBlockRows = 4;
-  static constexpr int kBlockColumns = 2;  // 8 accumulators and the operands' halves fill the 16 registers.
+  static constexpr int kBlockRows = 2;  // 8 accumulators, the rows' halves and one column's fill the 16 registers.
+  static constexpr int kBlockColumns = 4;
   static constexpr int kSingleRowColumns = 4;
 
   [[gnu::always_inline]] static Acc zero() { return _mm256_setzero_ps(); }

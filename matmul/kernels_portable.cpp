@@ -11,8 +11,8 @@ struct PortableLanes {
   using Acc = float __attribute__((vector_size(16)));
   using Step = std::uint32_t __attribute__((vector_size(16)));
   static constexpr int kStep = 8;
-  static constexpr int kBlockRows = 4;
-  static constexpr int kBlockColumns = 2;
+  static constexpr int kBlockRows = 2;
+  static constexpr int kBlockColumns = 4;
   static constexpr int kSingleRowColumns = 4;
 
   [[gnu::always_inline]] static Acc zero() { return Acc{}; }

@@ -17,8 +17,10 @@
 // Loops over register arrays must be unrolled whole, or the compiler keeps the arrays in memory.
 #if defined(__clang__)
 #define LYNX_UNROLL _Pragma("unroll")
+#define LYNX_NO_UNROLL _Pragma("nounroll")
 #else
 #define LYNX_UNROLL _Pragma("GCC unroll 16")
+#define LYNX_NO_UNROLL _Pragma("GCC unroll 1")
 #endif
 
 namespace lynx::matmul {
@@ -58,7 +60,7 @@ template <class Lanes, int kRows, int kColumns, class Loader>
                                               const Bf16* x, std::size_t ldx, int first, int last) {
   for (int chunk = first; chunk < last; ++chunk, x += kChunk) {
     const auto cursor = loader.at(chunk, column);
-    LYNX_UNROLL
+    LYNX_NO_UNROLL
     for (int step = 0; step < kChunk / Lanes::kStep; ++step) {
       typename Lanes::Step rows[kRows];
       LYNX_UNROLL
@@ -124,17 +126,20 @@ void multiply_rows(Loader& loader, const PanelTask& task, int row) {
   }
 }
 
-/// All rows of the task, kBlockRows (4) at a time.
+/// All rows of the task, kBlockRows (at most 4) at a time.
 template <class Lanes, class Loader>
 void multiply_with(Loader loader, const PanelTask& task) {
-  static_assert(Lanes::kBlockRows == 4);
+  constexpr int kRows = Lanes::kBlockRows;
+  static_assert(kRows <= 4);
   int row = 0;
-  for (; task.rows - row >= 4; row += 4) multiply_rows<Lanes, 4>(loader, task, row);
-  switch (task.rows - row) {
-    case 3: return multiply_rows<Lanes, 3>(loader, task, row);
-    case 2: return multiply_rows<Lanes, 2>(loader, task, row);
-    case 1: return multiply_rows<Lanes, 1>(loader, task, row);
-    default: return;
+  for (; task.rows - row >= kRows; row += kRows) multiply_rows<Lanes, kRows>(loader, task, row);
+  const int rest = task.rows - row;
+  if (rest == 1) return multiply_rows<Lanes, 1>(loader, task, row);
+  if constexpr (kRows > 2) {
+    if (rest == 2) return multiply_rows<Lanes, 2>(loader, task, row);
+  }
+  if constexpr (kRows > 3) {
+    if (rest == 3) return multiply_rows<Lanes, 3>(loader, task, row);
   }
 }
 

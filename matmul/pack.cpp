@@ -42,14 +42,21 @@ struct RowJob {
   std::byte* panel;
 };
 
-void pack_bf16_row(const RowJob& job) {
-  const auto cols = static_cast<std::size_t>(job.source.cols);
-  std::vector<float> values(cols);
-  quant::dequantize(job.source.type, job.data, cols, values.data());
+/// `values` is room for one row.
+void pack_bf16_row(const RowJob& job, std::vector<float>& values) {
+  quant::dequantize(job.source.type, job.data, static_cast<std::size_t>(job.source.cols), values.data());
   const Bf16Strides strides = bf16_strides(job.order, job.chunks);
   auto* out = reinterpret_cast<Bf16*>(job.panel) + static_cast<std::size_t>(job.row / kStripRows) * strides.strip +
               static_cast<std::size_t>(job.row % kStripRows) * kChunk;
-  for (std::size_t k = 0; k < cols; ++k) out[k / kChunk * strides.chunk + k % kChunk] = float_to_bf16(values[k]);
+  const float* chunk = values.data();
+  for (int left = job.source.cols; left > 0; left -= kChunk, chunk += kChunk, out += strides.chunk) {
+    // The first loop is the one that the compiler turns into vector instructions.
+    if (left >= kChunk) {
+      for (int v = 0; v < kChunk; ++v) out[v] = float_to_bf16(chunk[v]);
+    } else {
+      for (int v = 0; v < left; ++v) out[v] = float_to_bf16(chunk[v]);
+    }
+  }
 }
 
 /// Stores value `index` of a chunk's scales and minima; false if the format cannot hold it exactly, or if arithmetic with it would
@@ -106,11 +113,12 @@ bool pack_panels(const WeightSource& source, Format format, Bf16Order order, int
   const int panels = (source.rows + kPanelRows - 1) / kPanelRows;
   pool.for_each(panels, [&](int panel) {
     const int first = panel * kPanelRows;
+    std::vector<float> values(format == Format::kBf16 ? static_cast<std::size_t>(source.cols) : 0);
     for (int row = first; row < std::min(first + kPanelRows, source.rows) && fits.load(std::memory_order_relaxed); ++row) {
       const RowJob job{source, source.data + static_cast<std::size_t>(row) * row_bytes(source), format, order, row - first,
                        chunks, data.data() + static_cast<std::size_t>(panel) * panel_bytes};
       if (format == Format::kBf16) {
-        pack_bf16_row(job);
+        pack_bf16_row(job, values);
       } else if (!pack_affine_row(job)) {
         fits.store(false, std::memory_order_relaxed);
       }
