@@ -2,7 +2,9 @@
 
 // Chat templates: the Jinja subset that real templates use, interpreted with bounded steps, depth and output.
 
+#include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,6 +13,11 @@
 #include "common/status.h"
 
 namespace lynx::text {
+
+struct RenderOptions {
+  /// The local time that strftime_now prints; the system's when empty.
+  std::optional<std::tm> now;
+};
 
 /// A parsed template. Immutable; any thread may render.
 class ChatTemplate {
@@ -23,9 +30,12 @@ class ChatTemplate {
   ~ChatTemplate();
 
   /// Renders with `variables` (a JSON object: messages, add_generation_prompt, bos_token, eos_token, tools, …) as globals, in the
-  /// environment that `transformers` uses (trim_blocks, lstrip_blocks). raise_exception(…) and a run-time type error are
-  /// INVALID_ARGUMENT with the template's message; a bound that is reached (steps, depth, output bytes) is RESOURCE_EXHAUSTED.
-  Result<std::string> render(const nlohmann::ordered_json& variables) const;
+  /// environment that `transformers` uses (trim_blocks, lstrip_blocks). It passes tools and documents as null when a request has
+  /// none; templates may tell that from an absent variable. raise_exception(…) is INVALID_ARGUMENT with the template's message,
+  /// unchanged; a run-time type error INVALID_ARGUMENT with the line; a bound that is reached (steps, depth, memory, output bytes)
+  /// RESOURCE_EXHAUSTED; the rare construct that only shows at run time (printing a function, a format specification)
+  /// UNIMPLEMENTED.
+  Result<std::string> render(const nlohmann::ordered_json& variables, const RenderOptions& options = {}) const;
 
  private:
   struct Impl;
