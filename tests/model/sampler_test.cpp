@@ -63,7 +63,8 @@ TEST_CASE("sampling equals the definition written out slowly") {
     const auto ends = random_tokens(random, vocabulary > 3 ? static_cast<int>(random() % 3) : 0, vocabulary);
     const SamplingParams params = random_params(random, vocabulary);
     const SampleContext context{prompt, generated, ends};
-    const SampleKey key{(std::uint64_t{random()} << 32) | random(), static_cast<std::uint32_t>(number % 4), static_cast<std::uint32_t>(generated.size())};
+    const SampleKey key{(std::uint64_t{random()} << 32) | random(), static_cast<std::uint32_t>(number % 4),
+                        static_cast<std::uint32_t>(generated.size())};
     const std::int32_t token = sample(logits, params, context, key, scratch);
     const oracle::Choice expected = oracle::sample(logits, params, context, key);
     ambiguous += expected.ambiguous ? 1 : 0;
