@@ -54,6 +54,9 @@ Result<std::unique_ptr<AggregatedEngine>> AggregatedEngine::create(const EngineO
                                                                    TokenText token_text, ThreadPool* pool) {
   LYNX_TRY(const int max_model_len, choose_max_model_len(options, *runner));
   const scheduler::BatcherLimits limits = batcher_limits(options, *runner);
+  if (const int most = std::min(limits.rows_per_pass, limits.logit_rows_per_pass); options.max_running > most) {
+    log_warning("max-running is lowered to what one pass can decode", {{"max_running", most}, {"wanted", options.max_running}});
+  }
   auto loop = std::make_unique<EngineLoop>(limits, max_model_len, std::move(runner), std::move(token_text), pool, options.observer);
   return std::unique_ptr<AggregatedEngine>(new AggregatedEngine(std::move(loop)));
 }

@@ -4,8 +4,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include "common/log.h"
-
 namespace lynx::server {
 
 Status EngineIntake::submit(std::unique_ptr<Generation> generation) {
@@ -21,7 +19,6 @@ Status EngineIntake::submit(std::unique_ptr<Generation> generation) {
       return invalid_argument(fmt::format("request_id '{}' is in use by a live request", request.request_id));
     }
     LYNX_RETURN_IF_ERROR(batcher_.submit(next_id_, shape));
-    log_debug("request queued", {{"request_id", request.request_id}, {"prompt_tokens", shape.prompt_tokens}});
     generation->id = next_id_++;
     live_.emplace(request.request_id, generation->id);
     incoming_.arrived.push_back(std::move(generation));

@@ -56,13 +56,20 @@ void EngineLoop::run() {
 }
 
 void EngineLoop::take_in(EngineIntake::Work work) {
-  for (auto& generation : work.arrived) generations_.emplace(generation->id, std::move(generation));
+  add(std::move(work.arrived));
   for (const RequestId id : work.cancelled) fail(id, {Code::kCancelled, "the request was cancelled"});
+}
+
+void EngineLoop::add(std::vector<std::unique_ptr<Generation>> arrived) {
+  for (auto& generation : arrived) {
+    log_debug("request queued", {{"request_id", generation->request.request_id}, {"prompt_tokens", generation->prompt_tokens()}});
+    generations_.emplace(generation->id, std::move(generation));
+  }
 }
 
 void EngineLoop::step() {
   auto [arrived, step] = intake_.plan();
-  for (auto& generation : arrived) generations_.emplace(generation->id, std::move(generation));
+  add(std::move(arrived));
   for (const RequestId id : step.preempt) preempt(*generations_.at(id));
   Status status;
   for (std::size_t i = 0; i < step.admit.size() && status.ok(); ++i) status = admit(*generations_.at(step.admit[i]));

@@ -30,6 +30,7 @@ class EngineLoop {
  private:
   void run();
   void take_in(EngineIntake::Work work);
+  void add(std::vector<std::unique_ptr<Generation>> arrived);
   void step();
   Status admit(Generation& generation);
   void preempt(Generation& generation);
