@@ -95,6 +95,23 @@ TEST_CASE("Keys whose score is -infinity weigh nothing, even where they fill a b
   }
 }
 
+TEST_CASE("Sums that are flushed to a negative zero have the same sign alone and among others") {
+  ThreadPool pool(1);
+  for (const int last : {4, 5}) {  // Either token of a pair: processors differ in which one they add first.
+    Fixture fixture({6, 2, 64}, 4, 35);
+    Fixture::Sequence sequence = fixture.add_sequence(40);
+    for (Bf16& x : sequence.q) x = float_to_bf16(1.0f);
+    for (float& x : sequence.v) x = 0.0f;
+    const std::size_t begin = static_cast<std::size_t>(last) * fixture.kv_row();
+    for (std::size_t c = 0; c < fixture.kv_row(); ++c) sequence.v[begin + c] = -std::numeric_limits<float>::min();
+    for (int position = 0; position < 40; ++position) set_key(fixture, sequence, position, position == last ? -0.4f : 0.0f);
+    for (const Path& path : paths()) {
+      CAPTURE(path.name, last);
+      REQUIRE(fixture.row(fixture.attend(path, {{&sequence, last, 35}}, pool), 0) == fixture.alone(path, sequence, last));
+    }
+  }
+}
+
 TEST_CASE("The largest of huge finite scores takes all the weight") {
   ThreadPool pool(1);
   Fixture fixture({4, 2, 64}, 12, 34);
