@@ -1,4 +1,4 @@
-// Times multiply() on the shapes of SmolLM2-135M: lynx_matmul_bench [threads] [isa]. Each figure is the least of several repeats
+// Times multiply() on the shapes of SmolLM2-135M: lynx-bench-matmul [threads] [isa]. Each figure is the least of several repeats
 // over enough copies of the weights that decode reads them from memory, as a whole model does.
 
 #include <chrono>
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   }
   std::printf("threads %d, isa %s\n", pool.size(), isa_name(*isa).data());
   std::mt19937 random(1);
-  for (int m : {1, 4, 16, 512}) {
+  for (int m : {1, 2, 4, 8, 16, 512, 2048}) {
     for (const auto& shape : matmul::kShapes) matmul::run(shape, quant::WeightType::kQ4_1, m, *isa, pool, random);
     if (m <= 16) matmul::run({"head", 49152, 576}, quant::WeightType::kQ8_0, m, *isa, pool, random);
   }
