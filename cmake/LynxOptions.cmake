@@ -24,6 +24,9 @@ endif()
 add_library(lynx_flags INTERFACE)
 target_compile_options(lynx_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror -ffp-contract=off>)
+# GCC 12 warns wrongly about "literal" + std::string at -O3 (GCC bug 105651).
+target_compile_options(lynx_flags INTERFACE
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 target_include_directories(lynx_flags INTERFACE "${PROJECT_SOURCE_DIR}")
 if(LYNX_SANITIZE)
   target_compile_options(lynx_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LYNX_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)

@@ -21,18 +21,28 @@ using boost::beast::error_code;
 
 namespace {
 
+// GCC 12 miscompiles some expressions that contain co_await (loop conditions, temporaries with destructors): here every co_await is
+// a statement of its own, over named variables.
+
 constexpr std::size_t kReadBytes = std::size_t{16} << 10;
 constexpr std::chrono::milliseconds kLingerTimeout{1000};
 
-/// The status that tells the client what was wrong with the bytes it sent.
-int status_of(const error_code& error) {
-  if (error == http::error::header_limit) return 431;
-  if (error == http::error::body_limit) return 413;
-  return 400;
-}
-
 std::string chunk(const std::string& piece) {
   return fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
+}
+
+std::string serialize_output(const HttpExchange::Output& output, bool head_only, bool http10, bool keep_alive) {
+  std::string bytes;
+  if (output.whole) {
+    bytes = serialize_head(*output.whole, head_only ? BodyFraming::kHeadOnly : BodyFraming::kLength, keep_alive);
+    if (!head_only) bytes += output.whole->body;
+  }
+  if (output.stream_head) {
+    bytes = serialize_head(*output.stream_head, http10 ? BodyFraming::kToEnd : BodyFraming::kChunked, keep_alive);
+  }
+  for (const std::string& piece : output.pieces) bytes += http10 ? piece : chunk(piece);
+  if (output.complete && !output.whole && !http10) bytes += "0\r\n\r\n";
+  return bytes;
 }
 
 }  // namespace
@@ -50,20 +60,21 @@ HttpConnection::~HttpConnection() {
 void HttpConnection::start(bool refuse_at_once) {
   error_code ignored;
   socket_.set_option(net::ip::tcp::no_delay(true), ignored);
-  auto self = shared_from_this();
-  net::co_spawn(
-      state_.io, [self]() -> Awaitable<void> { co_await self->pump(); }, net::detached);
-  net::co_spawn(
-      state_.io,
-      [self, refuse_at_once]() -> Awaitable<void> {
-        if (refuse_at_once) {
-          co_await self->refuse(503, "too many connections");
-          self->close();
-        } else {
-          co_await self->serve();
-        }
-      },
-      net::detached);
+  net::co_spawn(state_.io, run_pump(shared_from_this()), net::detached);
+  net::co_spawn(state_.io, run_serve(shared_from_this(), refuse_at_once), net::detached);
+}
+
+HttpConnection::Awaitable<void> HttpConnection::run_pump(std::shared_ptr<HttpConnection> self) {
+  co_await self->pump();
+}
+
+HttpConnection::Awaitable<void> HttpConnection::run_serve(std::shared_ptr<HttpConnection> self, bool refuse_at_once) {
+  if (refuse_at_once) {
+    co_await self->refuse(503, "too many connections");
+  } else {
+    co_await self->serve();
+  }
+  self->close();
 }
 
 void HttpConnection::shut() {
@@ -118,10 +129,10 @@ HttpConnection::Awaitable<void> HttpConnection::pump() {
 }
 
 HttpConnection::Awaitable<void> HttpConnection::serve() {
-  while (co_await serve_one()) {
+  for (bool keep = true; keep;) {
+    keep = co_await serve_one();
   }
   if (!eof_) co_await linger();
-  close();
 }
 
 /// Waits for the client to take the last response: closing over unread input would reset the connection and destroy it.
@@ -130,7 +141,8 @@ HttpConnection::Awaitable<void> HttpConnection::linger() {
   discard_input_ = true;
   socket_.shutdown(Socket::shutdown_send, ignored);
   const auto deadline = Clock::now() + kLingerTimeout;
-  while (!eof_ && co_await wait(deadline)) {
+  for (bool in_time = true; in_time && !eof_;) {
+    in_time = co_await wait(deadline);
   }
 }
 
@@ -149,7 +161,8 @@ HttpConnection::Awaitable<HttpConnection::ReadResult> HttpConnection::feed(Parse
     }
     if (used > 0) continue;
     if (eof_) co_return ReadResult::kClosed;
-    if (!co_await wait(deadline)) co_return ReadResult::kTimeout;
+    const bool in_time = co_await wait(deadline);
+    if (!in_time) co_return ReadResult::kTimeout;
   }
 }
 
@@ -161,53 +174,59 @@ bool HttpConnection::charge_memory() {
   return bytes == 0 || state_.request_bytes <= state_.limits.total_request_bytes;
 }
 
-/// False: the connection ends (what there was to say has been written).
+/// Waits for a whole request. False: the connection ends (what there was to say has been written).
 HttpConnection::Awaitable<bool> HttpConnection::read_request(Parser& parser) {
-  if (input_.empty()) {
-    const auto idle_until = Clock::now() + state_.limits.idle_timeout;
-    while (input_.empty()) {
-      if (eof_ || !co_await wait(idle_until)) co_return false;
-    }
+  const auto idle_until = Clock::now() + state_.limits.idle_timeout;
+  while (input_.empty()) {
+    if (eof_) co_return false;
+    const bool in_time = co_await wait(idle_until);
+    if (!in_time) co_return false;
   }
   parser.header_limit(static_cast<std::uint32_t>(state_.limits.header_bytes));
   parser.body_limit(state_.limits.body_bytes);
-  client_request_id_.clear();
   ReadResult result = co_await feed(parser, false, Clock::now() + state_.limits.header_timeout);
-  if (const auto id = parser.get().find("X-Request-Id"); id != parser.get().end()) client_request_id_ = std::string(id->value());
+  const auto id = parser.get().find("X-Request-Id");
+  client_request_id_ = id == parser.get().end() ? std::string() : std::string(id->value());
   if (result == ReadResult::kDone && !parser.is_done()) {
     if (boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
-      if (!co_await write("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
+      const bool written = co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+      if (!written) co_return false;
     }
     parser.eager(true);
     result = co_await feed(parser, true, Clock::now() + state_.limits.body_timeout);
   }
-  switch (result) {
-    case ReadResult::kDone: co_return true;
-    case ReadResult::kClosed: break;
-    case ReadResult::kTimeout: co_await refuse(408, "the request did not arrive in time"); break;
-    case ReadResult::kFailed:
-      if (!parse_error_) {
-        co_await refuse(503, "too many request bodies in memory; try again later");
-      } else if (parse_error_ == http::error::body_limit) {
-        co_await refuse(413, fmt::format("the request body is larger than {} bytes", state_.limits.body_bytes));
-      } else if (parse_error_ == http::error::header_limit) {
-        co_await refuse(431, fmt::format("the request headers are larger than {} bytes", state_.limits.header_bytes));
-      } else {
-        co_await refuse(status_of(parse_error_), "malformed HTTP request: " + parse_error_.message());
-      }
+  if (result == ReadResult::kDone) co_return true;
+  if (result != ReadResult::kClosed) {
+    const auto [status, message] = refusal(result);
+    co_await refuse(status, message);
   }
   co_return false;
 }
 
-HttpConnection::Awaitable<void> HttpConnection::refuse(int status, std::string message) {
-  HttpResponse response = state_.handler->error(status, std::move(message), client_request_id_);
-  co_await write(serialize_head(response, BodyFraming::kLength, false) + response.body);
+/// Status and words for a request that could not be read.
+std::pair<int, std::string> HttpConnection::refusal(ReadResult result) const {
+  if (result == ReadResult::kTimeout) return {408, "the request did not arrive in time"};
+  if (!parse_error_) return {503, "too many request bodies in memory; try again later"};
+  if (parse_error_ == http::error::body_limit) {
+    return {413, fmt::format("the request body is larger than {} bytes", state_.limits.body_bytes)};
+  }
+  if (parse_error_ == http::error::header_limit) {
+    return {431, fmt::format("the request headers are larger than {} bytes", state_.limits.header_bytes)};
+  }
+  return {400, "malformed HTTP request: " + parse_error_.message()};
+}
+
+HttpConnection::Awaitable<void> HttpConnection::refuse(int status, std::string_view message) {
+  const HttpResponse response = state_.handler->error(status, std::string(message), client_request_id_);
+  const std::string bytes = serialize_head(response, BodyFraming::kLength, false) + response.body;
+  co_await write(bytes);
   co_await linger();
 }
 
 HttpConnection::Awaitable<bool> HttpConnection::serve_one() {
   Parser parser;
-  if (!co_await read_request(parser)) co_return false;
+  const bool read = co_await read_request(parser);
+  if (!read) co_return false;
   auto& message = parser.get();
   HttpRequest request;
   request.method = std::string(message.method_string());
@@ -244,13 +263,18 @@ HttpConnection::Awaitable<bool> HttpConnection::answer(HttpRequest request, bool
     keep_alive = keep_alive && !state_.draining.load();
     const bool idle = !output.whole && !output.stream_head && output.pieces.empty() && !output.complete;
     if (idle) {
-      if (!co_await wait(Clock::now() + state_.limits.heartbeat)) exchange_->heartbeat();
+      const bool woken = co_await wait(Clock::now() + state_.limits.heartbeat);
+      if (!woken) exchange_->heartbeat();
       continue;
     }
-    const bool complete = output.complete;
     if (output.stream_head && http10) keep_alive = false;
-    if (!co_await write_output(std::move(output), head_only, http10, keep_alive)) break;
-    if (complete) {
+    std::size_t piece_bytes = 0;
+    for (const std::string& piece : output.pieces) piece_bytes += piece.size();
+    const std::string bytes = serialize_output(output, head_only, http10, keep_alive);
+    const bool written = co_await write(bytes);
+    exchange_->written(piece_bytes);
+    if (!written) break;
+    if (output.complete) {
       keep = keep_alive;
       break;
     }
@@ -262,28 +286,7 @@ HttpConnection::Awaitable<bool> HttpConnection::answer(HttpRequest request, bool
   co_return keep;
 }
 
-HttpConnection::Awaitable<bool> HttpConnection::write_output(HttpExchange::Output output, bool head_only, bool http10,
-                                                             bool keep_alive) {
-  std::string bytes;
-  std::size_t piece_bytes = 0;
-  if (output.whole) {
-    bytes = serialize_head(*output.whole, head_only ? BodyFraming::kHeadOnly : BodyFraming::kLength, keep_alive);
-    if (!head_only) bytes += output.whole->body;
-  }
-  if (output.stream_head) {
-    bytes = serialize_head(*output.stream_head, http10 ? BodyFraming::kToEnd : BodyFraming::kChunked, keep_alive);
-  }
-  for (const std::string& piece : output.pieces) {
-    piece_bytes += piece.size();
-    bytes += http10 ? piece : chunk(piece);
-  }
-  if (output.complete && !output.whole && !http10) bytes += "0\r\n\r\n";
-  const bool ok = co_await write(std::move(bytes));
-  exchange_->written(piece_bytes);
-  co_return ok;
-}
-
-HttpConnection::Awaitable<bool> HttpConnection::write(std::string bytes) {
+HttpConnection::Awaitable<bool> HttpConnection::write(std::string_view bytes) {
   std::weak_ptr<HttpConnection> weak = weak_from_this();
   writing_ = true;
   write_timer_.expires_after(state_.limits.write_timeout);
@@ -292,7 +295,7 @@ HttpConnection::Awaitable<bool> HttpConnection::write(std::string bytes) {
     if (!error && self && self->writing_ && self->write_timer_.expiry() <= Clock::now()) self->shut();
   });
   error_code error;
-  co_await net::async_write(socket_, net::buffer(bytes), net::redirect_error(net::use_awaitable, error));
+  co_await net::async_write(socket_, net::buffer(bytes.data(), bytes.size()), net::redirect_error(net::use_awaitable, error));
   writing_ = false;
   write_timer_.cancel();
   co_return !error;

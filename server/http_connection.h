@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "server/http_exchange.h"
 #include "server/http_message.h"
@@ -58,17 +59,20 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   template <class T>
   using Awaitable = boost::asio::awaitable<T>;
 
+  static Awaitable<void> run_pump(std::shared_ptr<HttpConnection> self);
+  static Awaitable<void> run_serve(std::shared_ptr<HttpConnection> self, bool refuse_at_once);
   Awaitable<void> pump();
   Awaitable<void> serve();
   Awaitable<bool> serve_one();
   Awaitable<bool> read_request(Parser& parser);
   Awaitable<ReadResult> feed(Parser& parser, bool whole, Clock::time_point deadline);
   Awaitable<bool> answer(HttpRequest request, bool http10, bool keep_alive);
-  Awaitable<bool> write_output(HttpExchange::Output output, bool head_only, bool http10, bool keep_alive);
-  Awaitable<void> refuse(int status, std::string message);
-  Awaitable<bool> write(std::string bytes);
+  /// `message` and `bytes` outlive the call.
+  Awaitable<void> refuse(int status, std::string_view message);
+  Awaitable<bool> write(std::string_view bytes);
   Awaitable<bool> wait(Clock::time_point deadline);
   Awaitable<void> linger();
+  std::pair<int, std::string> refusal(ReadResult result) const;
   void wake();
   void close();
   bool charge_memory();

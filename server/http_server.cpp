@@ -75,8 +75,7 @@ Status HttpServerImpl::bind(const std::string& host, int port) {
 
 void HttpServerImpl::start(HttpHandler& handler) {
   state_.handler = &handler;
-  net::co_spawn(
-      state_.io, [this]() -> net::awaitable<void> { co_await accept(); }, net::detached);
+  net::co_spawn(state_.io, accept(), net::detached);
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "lynx-http");
     state_.io.run();

@@ -1,0 +1,191 @@
+#include "server/config.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "server/config_options.h"
+#include "tests/catch.h"
+
+namespace lynx::server {
+namespace {
+
+const ProgramInfo kProgram{"lynx-decode-node", "Serves."};
+
+/// A file that goes away with the test.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& content) {
+    static int counter = 0;
+    path_ =
+        (std::filesystem::temp_directory_path() / ("lynx-config-" + std::to_string(::getpid()) + "-" + std::to_string(counter++)))
+            .string();
+    std::ofstream(path_) << content;
+  }
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+CommandLine parse(const std::vector<std::string>& arguments, const Environment& environment = {}) {
+  return parse_command_line(kProgram, arguments, environment);
+}
+
+/// A valid text for each option that differs from its default.
+std::string other_value(const ConfigOption& option) {
+  if (option.kind == ConfigOption::Kind::kSwitch) return "true";
+  if (option.kind == ConfigOption::Kind::kNumber) return "17";
+  if (option.name == "device") return "cuda";
+  if (option.name == "isa") return "avx2";
+  if (option.name == "kv-memory") return "3MiB";
+  if (option.name == "log-level") return "error";
+  if (option.name == "log-format") return "json";
+  return "some-text";
+}
+
+}  // namespace
+
+TEST_CASE("without arguments the defaults hold") {
+  const CommandLine line = parse({});
+  REQUIRE(line.config);
+  CHECK(line.config->host == "127.0.0.1");
+  CHECK(line.config->http_port == 8000);
+  CHECK(line.config->grpc_port == 8001);
+  CHECK_FALSE(line.config->aggregated);
+  CHECK(line.config->device == DeviceKind::kCpu);
+  CHECK(line.config->isa == "auto");
+}
+
+TEST_CASE("every option can be set by flag, environment and file, in this precedence") {
+  for (const ConfigOption& option : config_options()) {
+    const std::string name(option.name);
+    INFO(name);
+    const std::string standard = option.get(Config{});
+    const std::string other = other_value(option);
+    REQUIRE(standard != other);
+    const std::string key = "\"" + name + "\"";
+    const bool text = option.kind == ConfigOption::Kind::kText;
+    const TemporaryFile file("{" + key + ":" + (text ? "\"" + other + "\"" : other) + "}");
+    const std::string variable = environment_name(name);
+
+    const auto flag = parse({"--" + name + "=" + other});
+    REQUIRE(flag.config);
+    CHECK(option.get(*flag.config) == other);
+    const auto environment = parse({}, {{variable, other}});
+    REQUIRE(environment.config);
+    CHECK(option.get(*environment.config) == other);
+    const auto from_file = parse({"--config", file.path()});
+    REQUIRE(from_file.config);
+    CHECK(option.get(*from_file.config) == other);
+    const auto from_variable = parse({}, {{"LYNX_CONFIG", file.path()}});
+    REQUIRE(from_variable.config);
+    CHECK(option.get(*from_variable.config) == other);
+    if (standard.empty()) continue;
+    const auto environment_wins = parse({"--config", file.path()}, {{variable, standard}});
+    REQUIRE(environment_wins.config);
+    CHECK(option.get(*environment_wins.config) == standard);
+    const auto flag_wins = parse({"--config", file.path(), "--" + name + "=" + standard}, {{variable, other}});
+    REQUIRE(flag_wins.config);
+    CHECK(option.get(*flag_wins.config) == standard);
+  }
+}
+
+TEST_CASE("print-config is read back to the same settings") {
+  std::vector<std::string> arguments;
+  for (const ConfigOption& option : config_options())
+    arguments.push_back("--" + std::string(option.name) + "=" + other_value(option));
+  arguments.emplace_back("--print-config");
+  const CommandLine printed = parse(arguments);
+  REQUIRE_FALSE(printed.config);
+  CHECK(printed.exit_code == kExitClean);
+  const TemporaryFile file(printed.out);
+  const CommandLine again = parse({"--config", file.path(), "--print-config"});
+  CHECK(again.out == printed.out);
+  const auto json = nlohmann::json::parse(printed.out);
+  CHECK(json.at("http-port") == 17);
+  CHECK(json.at("aggregated") == true);
+  CHECK(json.at("kv-memory") == "3MiB");
+}
+
+TEST_CASE("help names every option, its default and its variable; version is a line") {
+  const CommandLine help = parse({"--help"});
+  REQUIRE_FALSE(help.config);
+  CHECK(help.exit_code == kExitClean);
+  for (const ConfigOption& option : config_options()) {
+    CHECK(help.out.find("--" + std::string(option.name)) != std::string::npos);
+    CHECK(help.out.find(environment_name(option.name)) != std::string::npos);
+  }
+  CHECK(help.out.find("default 8000") != std::string::npos);
+  CHECK(parse({"--version"}).out.starts_with("lynx-decode-node "));
+}
+
+TEST_CASE("what is wrong is named, with where it came from, and exits 2") {
+  struct Case {
+    std::vector<std::string> arguments;
+    Environment environment;
+    std::string mention;
+  };
+  const TemporaryFile unknown_key(R"({"http_port": 1})");
+  const TemporaryFile bad_value(R"({"http-port": "many"})");
+  const TemporaryFile bad_type(R"({"model": ["a"]})");
+  const TemporaryFile not_json("{");
+  const TemporaryFile not_object("[]");
+  const std::vector<Case> cases = {
+      {{"--http-port", "70000"}, {}, "--http-port"},
+      {{"--http-port", "80x"}, {}, "80x"},
+      {{"--http-port", "-1"}, {}, "--http-port"},
+      {{"--no-such-flag"}, {}, "--no-such-flag"},
+      {{"stray"}, {}, "stray"},
+      {{"--http-port"}, {}, "--http-port"},
+      {{"--aggregated=perhaps"}, {}, "aggregated"},
+      {{"--kv-memory", "2 lots"}, {}, "--kv-memory"},
+      {{"--isa", "sse2"}, {}, "sse2"},
+      {{"--device", "tpu"}, {}, "tpu"},
+      {{"--shutdown-timeout", "nan"}, {}, "--shutdown-timeout"},
+      {{"--log-level", "loud"}, {}, "loud"},
+      {{"--served-model-name", "a,,b"}, {}, "--served-model-name"},
+      {{}, {{"LYNX_THREADS", "several"}}, "LYNX_THREADS"},
+      {{"--config", unknown_key.path()}, {}, "http_port"},
+      {{"--config", bad_value.path()}, {}, "http-port"},
+      {{"--config", bad_type.path()}, {}, "model"},
+      {{"--config", not_json.path()}, {}, not_json.path()},
+      {{"--config", not_object.path()}, {}, not_object.path()},
+      {{"--config", "/no/such/file"}, {}, "/no/such/file"},
+  };
+  for (const Case& each : cases) {
+    const CommandLine line = parse(each.arguments, each.environment);
+    INFO(each.mention << " in " << line.err);
+    CHECK_FALSE(line.config);
+    CHECK(line.exit_code == kExitUsage);
+    CHECK(line.err.find(each.mention) != std::string::npos);
+  }
+}
+
+TEST_CASE("unknown LYNX_ variables are warned about, those of the tests are not") {
+  const CommandLine line = parse({}, {{"LYNX_HTTP_PROT", "1"}, {"LYNX_TEST_MODEL", "x"}, {"LYNX_DECODE_SERVICE_HOST", "10.0.0.1"}});
+  REQUIRE(line.config);
+  REQUIRE(line.warnings.size() == 2);
+  CHECK(line.warnings[0].find("LYNX_DECODE_SERVICE_HOST") != std::string::npos);
+  CHECK(line.warnings[1].find("LYNX_HTTP_PROT") != std::string::npos);
+}
+
+TEST_CASE("API keys are lines; a file without one is an error that names it") {
+  const TemporaryFile keys("  first \r\n\n\tsecond\n");
+  const auto read = read_api_keys(keys.path());
+  REQUIRE(read.ok());
+  CHECK(*read == std::vector<std::string>{"first", "second"});
+  const TemporaryFile empty("\n \n");
+  CHECK(read_api_keys(empty.path()).status().message().find(empty.path()) != std::string::npos);
+  CHECK_FALSE(read_api_keys("/no/such/file").ok());
+}
+
+}  // namespace lynx::server
