@@ -13,7 +13,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 document=docs/sample/harbour_handbook.md
-question="According to the handbook, what is the name of the harbour master, and on which channel does the harbour radio listen?"
+question="What is the name of the lifeboat of Saltmarsh?"
 pid_file=.run/lynx-decode-node.pid
 log_file=.run/lynx-decode-node.log
 port="${LYNX_HTTP_PORT:-8000}"
