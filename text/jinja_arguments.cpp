@@ -17,7 +17,7 @@ const Value& Arguments::field(const std::string& name) const {
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
   if (error == std::errc() && end == name.data() + name.size()) {
     if (index >= positional.size()) {
-      fail("Replacement index {} out of range for positional args tuple", index);
+      fail("tuple index out of range");
     }
     return positional[index];
   }

@@ -10,8 +10,8 @@ namespace lynx::text::jinja {
 /// How much one render may use. Far above what real templates need for a million tokens of text; low enough that a hostile template
 /// ends within about a second.
 struct Limits {
-  std::int64_t max_steps = 10'000'000;                 ///< Nodes evaluated, items visited, and text read in units of 64 bytes.
-  std::int64_t max_value_bytes = 256LL * 1024 * 1024;  ///< Bytes of all values made, dead or alive.
+  std::int64_t max_steps = 20'000'000;                 ///< Nodes evaluated, items visited, and text read in units of 64 bytes.
+  std::int64_t max_value_bytes = 128LL * 1024 * 1024;  ///< Bytes of all values made, dead or alive.
   std::int64_t max_output_bytes = 64LL * 1024 * 1024;
   int max_depth = 400;    ///< Nested evaluations, macro calls included.
   int max_nesting = 100;  ///< Lists in lists and so on, in values and in the input.

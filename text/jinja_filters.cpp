@@ -105,7 +105,7 @@ Value indent_filter(const Value& subject, const Arguments& arguments, Budget& bu
   std::string out = bound.truthy(1) ? indention : "";
   bool first = true;
   const std::string text = subject.as_text()->bytes + "\n";
-  for (const std::string_view line : split_lines(text, false)) {
+  for (const std::string_view line : split_lines(text, false, budget)) {
     budget.charge_bytes(line.size() + indention.size());
     if (!first) {
       out += "\n";

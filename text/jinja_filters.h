@@ -30,7 +30,7 @@ const FilterEntry* find_sequence_filter(std::string_view name);
 /// What `attribute` of sort, map, join, … means: a path "a.b.0", a number, or nothing (none: the item itself).
 class AttributePath {
  public:
-  explicit AttributePath(const Value* attribute);
+  AttributePath(const Value* attribute, Budget& budget);
   Value get(const Value& item, Budget& budget) const;
 
  private:

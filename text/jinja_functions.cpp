@@ -21,8 +21,11 @@ std::int64_t range_bound(const Value& value) {
 
 Value make_range(const Arguments& arguments, Budget& budget) {
   const std::size_t count = arguments.positional.size();
-  if (count < 1 || count > 3 || !arguments.named.empty()) {
-    fail("range expected 1 to 3 positional arguments");
+  if (!arguments.named.empty()) {
+    fail("range() takes no keyword arguments");
+  }
+  if (count < 1 || count > 3) {
+    fail("range expected at {}, got {}", count < 1 ? "least 1 argument" : "most 3 arguments", count);
   }
   const std::int64_t start = count == 1 ? 0 : range_bound(arguments.positional[0]);
   const std::int64_t stop = range_bound(arguments.positional[count == 1 ? 0 : 1]);

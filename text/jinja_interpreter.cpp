@@ -1,5 +1,6 @@
 #include "text/jinja_interpreter.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,8 +31,9 @@ std::string Interpreter::run(const Block& block, const nlohmann::ordered_json& v
     fail("the template's variables must be an object");
   }
   auto globals = global_functions();
-  for (const auto& [name, value] : variables.items()) {
-    globals.emplace_back(name, from_json(value, budget_));
+  const Value converted = from_json(variables, budget_);
+  for (const auto& [name, value] : converted.as_dict()->entries) {
+    globals.emplace_back(name.as_text()->bytes, value);
   }
   names_.reserve(globals.size());
   for (auto& [name, value] : globals) {
@@ -174,10 +176,7 @@ void Interpreter::check_namespaces(const Target& target) const {
     return;
   }
   const Value* object = scope_->find(target.name);
-  if (object == nullptr) {
-    fail("'{}' is undefined", target.name);
-  }
-  if (object->as_namespace() == nullptr) {
+  if (object == nullptr || object->as_namespace() == nullptr) {
     fail("cannot assign attribute on non-namespace object");
   }
   if (target.attribute.front() == '_') {
@@ -193,6 +192,9 @@ void Interpreter::assign(const Target& target, const Value& value) {
   if (target.items.empty()) {
     scope_->set(target.name, value);
     return;
+  }
+  if (!is_iterable(value)) {
+    fail("cannot unpack non-iterable {} object", type_name(value));
   }
   const std::vector<Value> items = iterate(value, budget_);
   if (items.size() != target.items.size()) {
@@ -213,23 +215,25 @@ Value Interpreter::call_macro(const MacroStatement& macro, const Arguments& argu
   }
   Scope scope(&root_);
   const ScopeGuard guard(*this, scope);
-  std::size_t used = 0;
+  for (const auto& [name, value] : arguments.named) {
+    const auto found =
+        std::find_if(parameters.begin(), parameters.end(), [&](const auto& parameter) { return parameter.name == name; });
+    if (found - parameters.begin() < static_cast<std::ptrdiff_t>(arguments.positional.size()) || found == parameters.end()) {
+      fail("macro '{}' takes no keyword argument '{}'", macro.name, name);
+    }
+  }
   std::vector<std::size_t> missing;
   for (std::size_t index = 0; index < parameters.size(); ++index) {
     const std::string& name = parameters[index].name;
-    const Value* named = index < arguments.positional.size() ? nullptr : arguments.find_named(name);
+    const Value* named = arguments.find_named(name);
     if (index < arguments.positional.size()) {
       scope.set(name, arguments.positional[index]);
     } else if (named != nullptr) {
-      ++used;
       scope.set(name, *named);
     } else {
       scope.set(name, Value::undefined(fmt::format("parameter '{}' was not provided", name)));
       missing.push_back(index);
     }
-  }
-  if (used < arguments.named.size()) {
-    fail("macro '{}' takes no keyword argument or gets one twice", macro.name);
   }
   for (const std::size_t index : missing) {
     if (parameters[index].fallback != nullptr) {

@@ -187,9 +187,14 @@ Value get_slice(const Value& object, const std::optional<Value>& start, const st
   require_defined(object);
   const Text* text = object.as_text();
   const Sequence* sequence = object.as_sequence();
-  const bool possible = text != nullptr || (sequence != nullptr && subscriptable(*sequence));
-  if (!possible || !is_slice_part(start) || !is_slice_part(stop) || !is_slice_part(step)) {
-    return Value::undefined(fmt::format("{} has no element for the slice", object_name(object)));
+  if (object.as_dict() != nullptr) {
+    fail("unhashable type: 'slice'");
+  }
+  if (text == nullptr && (sequence == nullptr || !subscriptable(*sequence))) {
+    fail("'{}' object is not subscriptable", type_name(object));
+  }
+  if (!is_slice_part(start) || !is_slice_part(stop) || !is_slice_part(step)) {
+    fail("slice indices must be integers or None or have an __index__ method");
   }
   const SliceBounds bounds = slice_bounds(start, stop, step, length(object, budget));
   if (text != nullptr) {

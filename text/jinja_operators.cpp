@@ -124,7 +124,9 @@ Value apply_floats(BinaryOperator op, double left, double right) {
 Value apply_numbers(BinaryOperator op, const Value& left, const Value& right) {
   const bool divides = op == BinaryOperator::kDivide || op == BinaryOperator::kFloorDivide || op == BinaryOperator::kModulo;
   if (divides && right.real() == 0.0) {
-    fail(op == BinaryOperator::kDivide ? "division by zero" : "integer division or modulo by zero");
+    fail("{}", op == BinaryOperator::kDivide        ? "division by zero"
+               : op == BinaryOperator::kFloorDivide ? "integer division or modulo by zero"
+                                                    : "integer modulo by zero");
   }
   const bool float_result = op == BinaryOperator::kPower && right.is_integer() && right.integer() < 0;
   if (left.is_integer() && right.is_integer() && !float_result) {
@@ -206,8 +208,10 @@ Value apply(BinaryOperator op, const Value& left, const Value& right, Budget& bu
     result = left.is_integer() ? repeat(right, left, budget) : repeat(left, right, budget);
   }
   if (!result.has_value()) {
-    if (op == BinaryOperator::kAdd && left.is_text()) {
-      fail("can only concatenate str (not \"{}\") to str", type_name(right));
+    const Sequence* sequence = left.as_sequence();
+    if (op == BinaryOperator::kAdd && (left.is_text() || (sequence != nullptr && sequence->kind <= SequenceKind::kTuple))) {
+      const std::string type = left.is_text() ? "str" : type_name(left);
+      fail("can only concatenate {} (not \"{}\") to {}", type, type_name(right), type);
     }
     fail_operands(op, left, right);
   }
@@ -235,45 +239,56 @@ Value positive(const Value& value) {
 
 namespace {
 
-bool less_items(const std::vector<Value>& left, const std::vector<Value>& right, Budget& budget) {
-  for (std::size_t index = 0; index < std::min(left.size(), right.size()); ++index) {
-    if (!equal(left[index], right[index], budget)) {
-      return less(left[index], right[index], budget);
-    }
+std::string_view symbol(Comparison op) {
+  switch (op) {
+    case Comparison::kLess: return "<";
+    case Comparison::kLessEqual: return "<=";
+    case Comparison::kGreater: return ">";
+    default: return ">=";
   }
-  return left.size() < right.size();
 }
 
-/// left op right by way of <, which for NaN must not be turned into its opposite.
-bool ordered(Comparison op, const Value& left, const Value& right, Budget& budget) {
+template <class T>
+bool ordered(Comparison op, const T& left, const T& right) {
   switch (op) {
-    case Comparison::kLess: return less(left, right, budget);
-    case Comparison::kGreater: return less(right, left, budget);
-    case Comparison::kLessEqual: return less(left, right, budget) || equal(left, right, budget);
-    default: return less(right, left, budget) || equal(left, right, budget);
+    case Comparison::kLess: return left < right;
+    case Comparison::kLessEqual: return left <= right;
+    case Comparison::kGreater: return left > right;
+    default: return left >= right;
   }
+}
+
+/// left op right for one of the four ordering operators.
+bool compare_order(Comparison op, const Value& left, const Value& right, Budget& budget) {
+  budget.charge_steps(1);
+  require_defined(left);
+  require_defined(right);
+  if (left.is_number() && right.is_number()) {
+    const bool integers = left.is_integer() && right.is_integer();
+    return integers ? ordered(op, left.integer(), right.integer()) : ordered(op, left.real(), right.real());
+  }
+  if (const Text* a = left.as_text(), *b = right.as_text(); a != nullptr && b != nullptr) {
+    // Bytes of UTF-8 sort as their code points do.
+    budget.charge_reading(std::min(a->bytes.size(), b->bytes.size()));
+    return ordered(op, a->bytes, b->bytes);
+  }
+  const Sequence* a = left.as_sequence();
+  const Sequence* b = right.as_sequence();
+  if (a != nullptr && b != nullptr && a->kind == b->kind && a->kind <= SequenceKind::kTuple) {
+    for (std::size_t index = 0; index < std::min(a->items.size(), b->items.size()); ++index) {
+      if (!equal(a->items[index], b->items[index], budget)) {
+        return compare_order(op, a->items[index], b->items[index], budget);
+      }
+    }
+    return ordered(op, a->items.size(), b->items.size());
+  }
+  fail("'{}' not supported between instances of '{}' and '{}'", symbol(op), type_name(left), type_name(right));
 }
 
 }  // namespace
 
 bool less(const Value& left, const Value& right, Budget& budget) {
-  budget.charge_steps(1);
-  require_defined(left);
-  require_defined(right);
-  if (left.is_number() && right.is_number()) {
-    return left.is_integer() && right.is_integer() ? left.integer() < right.integer() : left.real() < right.real();
-  }
-  if (const Text* a = left.as_text(), *b = right.as_text(); a != nullptr && b != nullptr) {
-    // Bytes of UTF-8 sort as their code points do.
-    budget.charge_reading(std::min(a->bytes.size(), b->bytes.size()));
-    return a->bytes < b->bytes;
-  }
-  const Sequence* a = left.as_sequence();
-  const Sequence* b = right.as_sequence();
-  if (a != nullptr && b != nullptr && a->kind == b->kind && a->kind <= SequenceKind::kTuple) {
-    return less_items(a->items, b->items, budget);
-  }
-  fail("'<' not supported between instances of '{}' and '{}'", type_name(left), type_name(right));
+  return compare_order(Comparison::kLess, left, right, budget);
 }
 
 bool compare(Comparison op, const Value& left, const Value& right, Budget& budget) {
@@ -282,7 +297,7 @@ bool compare(Comparison op, const Value& left, const Value& right, Budget& budge
     case Comparison::kNotEqual: return !equal(left, right, budget);
     case Comparison::kIn: return contains(right, left, budget);
     case Comparison::kNotIn: return !contains(right, left, budget);
-    default: return ordered(op, left, right, budget);
+    default: return compare_order(op, left, right, budget);
   }
 }
 

@@ -29,7 +29,7 @@ std::int64_t length(const Value& value, Budget& budget);
 /// there is neither.
 Value get_attribute(const Value& object, std::string_view name, Budget& budget);
 Value get_item(const Value& object, const Value& key, Budget& budget);
-/// object[start:stop:step]; an absent part is undefined's opposite: an empty optional.
+/// object[start:stop:step]. Unlike get_item(), jinja2 lets Python's errors through here.
 Value get_slice(const Value& object, const std::optional<Value>& start, const std::optional<Value>& stop,
                 const std::optional<Value>& step, Budget& budget);
 

@@ -10,7 +10,7 @@
 
 namespace lynx::text::jinja {
 
-AttributePath::AttributePath(const Value* attribute) {
+AttributePath::AttributePath(const Value* attribute, Budget& budget) {
   if (attribute == nullptr || attribute->is_none()) {
     return;
   }
@@ -19,7 +19,7 @@ AttributePath::AttributePath(const Value* attribute) {
     parts_.push_back(*attribute);
     return;
   }
-  for (const std::string_view part : split_at(path->bytes, ".", -1)) {
+  for (const std::string_view part : split_at(path->bytes, ".", -1, budget)) {
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
     const bool digits = !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
@@ -67,7 +67,7 @@ Value items_filter(const Value& subject, const Arguments& arguments, Budget& bud
 Value join_filter(const Value& subject, const Arguments& arguments, Budget& budget) {
   const Bound bound("join", arguments, {"d", "attribute"}, 0);
   const std::string separator = bound.has(0) ? to_text(bound[0], budget) : "";
-  const AttributePath path(bound.has(1) ? &bound[1] : nullptr);
+  const AttributePath path(bound.has(1) ? &bound[1] : nullptr, budget);
   std::string out;
   bool first = true;
   for (const Value& item : iterate(subject, budget)) {
@@ -96,7 +96,6 @@ bool is_generator(const Value& value) {
 
 Value last_filter(const Value& subject, const Arguments& arguments, Budget& budget) {
   const Bound none("last", arguments, {}, 0);
-  require_defined(subject);
   if (is_generator(subject)) {
     fail("'generator' object is not reversible");
   }
@@ -122,7 +121,7 @@ Value map_filter(const Value& subject, const Arguments& arguments, Budget& budge
   std::vector<Value> results;
   if (arguments.positional.empty() && arguments.find_named("attribute") != nullptr) {
     const Bound bound("map", arguments, {"attribute", "default"}, 1);
-    const AttributePath path(&bound[0]);
+    const AttributePath path(&bound[0], budget);
     for (const Value& item : iterate(subject, budget)) {
       const Value value = path.get(item, budget);
       results.push_back(value.is_undefined() && bound.has(1) && !bound[1].is_none() ? bound[1] : value);
@@ -155,7 +154,7 @@ Value select_filter(const Value& subject, const Arguments& arguments, Budget& bu
   if (given.size() < kTestIndex) {
     fail("Missing parameter for attribute name");
   }
-  const AttributePath path(OfAttribute ? &given[0] : nullptr);
+  const AttributePath path(OfAttribute ? &given[0] : nullptr, budget);
   const TestEntry* test = nullptr;
   Arguments rest{{}, arguments.named};
   if (given.size() > kTestIndex) {
@@ -177,15 +176,15 @@ Value select_filter(const Value& subject, const Arguments& arguments, Budget& bu
 }
 
 /// The keys that sort compares: one for each attribute of "a,b", or the item.
-std::vector<AttributePath> sort_paths(const Value* attribute) {
+std::vector<AttributePath> sort_paths(const Value* attribute, Budget& budget) {
   std::vector<AttributePath> paths;
   if (attribute == nullptr || !attribute->is_text()) {
-    paths.emplace_back(attribute);
+    paths.emplace_back(attribute, budget);
     return paths;
   }
-  for (const std::string_view part : split_at(attribute->as_text()->bytes, ",", -1)) {
+  for (const std::string_view part : split_at(attribute->as_text()->bytes, ",", -1, budget)) {
     const Value path = Value::text(std::string(part));
-    paths.emplace_back(&path);
+    paths.emplace_back(&path, budget);
   }
   return paths;
 }
@@ -205,7 +204,7 @@ std::vector<Value> sorted_by_key(std::vector<std::pair<Value, Value>> keyed, boo
 
 Value sort_filter(const Value& subject, const Arguments& arguments, Budget& budget) {
   const Bound bound("sort", arguments, {"reverse", "case_sensitive", "attribute"}, 0);
-  const std::vector<AttributePath> paths = sort_paths(bound.has(2) ? &bound[2] : nullptr);
+  const std::vector<AttributePath> paths = sort_paths(bound.has(2) ? &bound[2] : nullptr, budget);
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& item : iterate(subject, budget)) {
     std::vector<Value> keys;
@@ -238,7 +237,7 @@ Value dictsort_filter(const Value& subject, const Arguments& arguments, Budget& 
 
 Value unique_filter(const Value& subject, const Arguments& arguments, Budget& budget) {
   const Bound bound("unique", arguments, {"case_sensitive", "attribute"}, 0);
-  const AttributePath path(bound.has(1) ? &bound[1] : nullptr);
+  const AttributePath path(bound.has(1) ? &bound[1] : nullptr, budget);
   std::vector<Value> seen;
   std::vector<Value> results;
   for (const Value& item : iterate(subject, budget)) {
@@ -257,7 +256,7 @@ Value unique_filter(const Value& subject, const Arguments& arguments, Budget& bu
 template <bool Largest>
 Value extreme_filter(const Value& subject, const Arguments& arguments, Budget& budget) {
   const Bound bound(Largest ? "max" : "min", arguments, {"case_sensitive", "attribute"}, 0);
-  const AttributePath path(bound.has(1) ? &bound[1] : nullptr);
+  const AttributePath path(bound.has(1) ? &bound[1] : nullptr, budget);
   const std::vector<Value> items = iterate(subject, budget);
   if (items.empty()) {
     return Value::undefined("No aggregated item, sequence was empty.");
@@ -266,7 +265,7 @@ Value extreme_filter(const Value& subject, const Arguments& arguments, Budget& b
   Value best_key;
   for (std::size_t index = 0; index < items.size(); ++index) {
     const Value key = fold_case(path.get(items[index], budget), bound.truthy(0), budget);
-    if (index == 0 || (Largest ? less(best_key, key, budget) : less(key, best_key, budget))) {
+    if (index == 0 || compare(Largest ? Comparison::kGreater : Comparison::kLess, key, best_key, budget)) {
       best = index;
       best_key = key;
     }
@@ -276,7 +275,7 @@ Value extreme_filter(const Value& subject, const Arguments& arguments, Budget& b
 
 Value sum_filter(const Value& subject, const Arguments& arguments, Budget& budget) {
   const Bound bound("sum", arguments, {"attribute", "start"}, 0);
-  const AttributePath path(bound.has(0) ? &bound[0] : nullptr);
+  const AttributePath path(bound.has(0) ? &bound[0] : nullptr, budget);
   Value total = bound.has(1) ? bound[1] : Value(0);
   if (total.is_text()) {
     fail("sum() can't sum strings [use ''.join(seq) instead]");

@@ -47,10 +47,6 @@ bool is_string(const Value& value) {
 bool is_mapping(const Value& value) {
   return value.as_dict() != nullptr;
 }
-bool is_iterable(const Value& value) {
-  return value.is_undefined() || value.is_text() || value.as_sequence() != nullptr || value.as_dict() != nullptr ||
-         value.as_loop() != nullptr;
-}
 /// jinja2 calls a sequence what has a length and __getitem__: dictionaries too, and the undefined value.
 bool is_sequence(const Value& value) {
   const Sequence* sequence = value.as_sequence();

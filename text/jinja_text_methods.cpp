@@ -35,18 +35,17 @@ Value split(const Text& self, const Arguments& arguments, Budget& budget) {
   const Bound bound("split", arguments, {"sep", "maxsplit"}, 0);
   const std::string* separator = bound.text(0);
   const std::int64_t limit = bound.integer(1).value_or(-1);
-  budget.charge_items(separator == nullptr || separator->size() < 16 ? self.bytes.size() / 16 : 1);
   if (separator == nullptr) {
     if (FromRight && limit >= 0) {
       fail_unsupported("rsplit() at white space with a limit");
     }
-    return list_of_texts(split_at_spaces(self.bytes, limit < 0 ? -1 : limit), self.safe, budget);
+    return list_of_texts(split_at_spaces(self.bytes, limit < 0 ? -1 : limit, budget), self.safe, budget);
   }
   if (separator->empty()) {
     fail("empty separator");
   }
-  const auto parts =
-      FromRight ? split_from_right(self.bytes, *separator, limit) : split_at(self.bytes, *separator, limit < 0 ? -1 : limit);
+  const auto parts = FromRight ? split_from_right(self.bytes, *separator, limit, budget)
+                               : split_at(self.bytes, *separator, limit < 0 ? -1 : limit, budget);
   return list_of_texts(parts, self.safe, budget);
 }
 
@@ -70,7 +69,7 @@ Value partition(const Text& self, const Arguments& arguments, Budget& budget) {
 
 Value splitlines(const Text& self, const Arguments& arguments, Budget& budget) {
   const Bound bound("splitlines", arguments, {"keepends"}, 0);
-  return list_of_texts(split_lines(self.bytes, bound.truthy(0)), self.safe, budget);
+  return list_of_texts(split_lines(self.bytes, bound.truthy(0), budget), self.safe, budget);
 }
 
 /// text[start:end] for the methods that look at a part of their text only. Nothing when `start` lies behind the end.
@@ -147,7 +146,7 @@ Value find(const Text& self, const Arguments& arguments, Budget& budget) {
   return Value(-1);
 }
 
-Value count(const Text& self, const Arguments& arguments, Budget&) {
+Value count(const Text& self, const Arguments& arguments, Budget& budget) {
   const Bound bound("count", arguments, {"sub", "start", "end"}, 1);
   const std::string* wanted = bound.text(0);
   if (wanted == nullptr) {
@@ -160,7 +159,7 @@ Value count(const Text& self, const Arguments& arguments, Budget&) {
   if (wanted->empty()) {
     return Value(static_cast<std::int64_t>(count_code_points(part->text)) + 1);
   }
-  return Value(static_cast<std::int64_t>(split_at(part->text, *wanted, -1).size()) - 1);
+  return Value(static_cast<std::int64_t>(split_at(part->text, *wanted, -1, budget).size()) - 1);
 }
 
 Value replace(const Text& self, const Arguments& arguments, Budget& budget) {
@@ -178,7 +177,7 @@ Value replace(const Text& self, const Arguments& arguments, Budget& budget) {
 template <std::string (*Convert)(std::string_view)>
 Value convert(const Text& self, const Arguments& arguments, Budget& budget) {
   const Bound none("this method", arguments, {}, 0);
-  budget.charge_steps(static_cast<std::int64_t>(self.bytes.size() / 8));
+  budget.charge_steps(static_cast<std::int64_t>(self.bytes.size() / 2));
   return make_text(Convert(self.bytes), budget, self.safe);
 }
 

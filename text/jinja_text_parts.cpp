@@ -56,9 +56,13 @@ std::string replace_text(std::string_view text, std::string_view from, std::stri
   return out;
 }
 
-std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends, Budget& budget) {
   std::vector<std::string_view> lines;
-  std::size_t line = 0;
+  const auto add = [&](std::string_view line) {
+    budget.charge_items(1);
+    lines.push_back(line);
+  };
+  std::size_t line_start = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = code_point_length(text, at);
     const char32_t c = code_point_at(text, at);
@@ -66,52 +70,61 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
     std::size_t next = at + length;
     if (ends_line) {
       next += c == '\r' && next < text.size() && text[next] == '\n' ? 1 : 0;
-      lines.push_back(text.substr(line, (keep_ends ? next : at) - line));
-      line = next;
+      add(text.substr(line_start, (keep_ends ? next : at) - line_start));
+      line_start = next;
     }
     at = next;
   }
-  if (line < text.size()) {
-    lines.push_back(text.substr(line));
+  if (line_start < text.size()) {
+    add(text.substr(line_start));
   }
   return lines;
 }
 
-std::vector<std::string_view> split_at_spaces(std::string_view text, std::int64_t limit) {
+std::vector<std::string_view> split_at_spaces(std::string_view text, std::int64_t limit, Budget& budget) {
   std::vector<std::string_view> parts;
+  const auto add = [&](std::string_view part) {
+    budget.charge_items(1);
+    parts.push_back(part);
+  };
   std::size_t at = skip_space(text, 0);
   while (at < text.size()) {
     if (static_cast<std::int64_t>(parts.size()) == limit) {
-      parts.push_back(strip_space_right(text.substr(at)));
+      add(text.substr(at));
       break;
     }
     std::size_t end = at;
     while (end < text.size() && !is_space(code_point_at(text, end))) {
       end += code_point_length(text, end);
     }
-    parts.push_back(text.substr(at, end - at));
+    add(text.substr(at, end - at));
     at = skip_space(text, end);
   }
   return parts;
 }
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t limit) {
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t limit, Budget& budget) {
   std::vector<std::string_view> parts;
+  const auto add = [&](std::string_view part) {
+    budget.charge_items(1);
+    parts.push_back(part);
+  };
   std::size_t at = 0;
   while (static_cast<std::int64_t>(parts.size()) != limit) {
     const std::size_t found = find_bytes(text, separator, at);
     if (found == std::string_view::npos) {
       break;
     }
-    parts.push_back(text.substr(at, found - at));
+    add(text.substr(at, found - at));
     at = found + separator.size();
   }
-  parts.push_back(text.substr(at));
+  add(text.substr(at));
   return parts;
 }
 
-std::vector<std::string_view> split_from_right(std::string_view text, std::string_view separator, std::int64_t limit) {
-  std::vector<std::string_view> parts = split_at(text, separator, -1);
+std::vector<std::string_view> split_from_right(std::string_view text, std::string_view separator, std::int64_t limit,
+                                               Budget& budget) {
+  std::vector<std::string_view> parts = split_at(text, separator, -1, budget);
   if (limit >= 0 && static_cast<std::int64_t>(parts.size()) > limit + 1) {
     // The parts lie one after the other in `text`: all but the last `limit` become one again.
     const auto joined = parts.size() - static_cast<std::size_t>(limit);

@@ -17,11 +17,12 @@ std::string_view strip_text(std::string_view text, const std::string* characters
 /// `count` < 0: all.
 std::string replace_text(std::string_view text, std::string_view from, std::string_view to, std::int64_t count, Budget& budget);
 
-std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends, Budget& budget);
 
-/// At most `limit` cuts; < 0: no limit. `separator` is not empty.
-std::vector<std::string_view> split_at_spaces(std::string_view text, std::int64_t limit);
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t limit);
-std::vector<std::string_view> split_from_right(std::string_view text, std::string_view separator, std::int64_t limit);
+/// Each part is charged. At most `limit` cuts; < 0: no limit. `separator` is not empty.
+std::vector<std::string_view> split_at_spaces(std::string_view text, std::int64_t limit, Budget& budget);
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t limit, Budget& budget);
+std::vector<std::string_view> split_from_right(std::string_view text, std::string_view separator, std::int64_t limit,
+                                               Budget& budget);
 
 }  // namespace lynx::text::jinja

@@ -274,6 +274,10 @@ bool equal(const Value& left, const Value& right, Budget& budget) {
   return (left.is_none() && right.is_none()) || (left.is_undefined() && right.is_undefined()) || same_identity(left, right);
 }
 
+bool is_iterable(const Value& value) {
+  return value.is_undefined() || value.is_text() || value.as_sequence() != nullptr || value.as_dict() != nullptr;
+}
+
 std::vector<Value> iterate(const Value& value, Budget& budget) {
   std::vector<Value> items;
   if (const Sequence* sequence = value.as_sequence()) {

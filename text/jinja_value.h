@@ -169,6 +169,9 @@ inline void require_defined(const Value& value) {
 /// Python's ==. Charged by size.
 bool equal(const Value& left, const Value& right, Budget& budget);
 
+/// Whether iterate() accepts it.
+bool is_iterable(const Value& value);
+
 /// Everything iter(value) gives, a generator's rest being used up: items, keys, characters; nothing for an undefined value. Fails
 /// as Python does for the rest.
 std::vector<Value> iterate(const Value& value, Budget& budget);

@@ -40,6 +40,24 @@ TOOLS = [
     },
     {"type": "function", "function": {"name": "noop", "description": "", "parameters": {"type": "object", "properties": {}}}},
 ]
+# What templates that cannot read TOOLS expect: no "function" around it, each type one name.
+FLAT_TOOLS = [
+    {
+        "name": "find",
+        "description": "Finds things.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "what": {"type": "string", "description": "The thing"},
+                "ways": {"type": "array", "description": "How", "items": {"type": "string"}},
+                "more": {"type": "object", "description": "", "additionalProperties": {"type": "number"}},
+            },
+            "required": ["what"],
+        },
+        "parameter_definitions": {"what": {"type": "str", "description": "The thing", "required": True}},
+        "return": {"type": "string", "description": "It"},
+    }
+]
 NASTY = "He said \"hi\", it's\n\n 日本語 🙂 \\n {{ x }} <|im_end|> <|eot_id|> [INST] </s> <b>&amp;</b>\t"
 
 
@@ -113,6 +131,7 @@ SETTINGS = [
     {"add_generation_prompt": True, "enable_thinking": False},
     {"add_generation_prompt": True, "tools": [], "date_string": "1 Jan 2025", "documents": [{"title": "T", "text": "D"}]},
     {"add_generation_prompt": True, "tools": TOOLS, "enable_thinking": True, "reasoning_effort": "high"},
+    {"tools": FLAT_TOOLS, "functions": json.dumps(FLAT_TOOLS), "datetime": "now"},
 ]
 
 
@@ -121,6 +140,7 @@ def cases():
         for setting in SETTINGS:
             variables = {"messages": messages, "tools": None, "documents": None, "bos_token": "<s>", "eos_token": "</s>"}
             yield name, {**variables, **setting}
+        yield name, {"messages": messages}
 
 
 def gguf_chat_template(path):
@@ -176,9 +196,10 @@ def difference(expected, got):
         return f"Lynx failed: {got['error']}"
     if "output" in got:
         return f"jinja2 failed ({expected['error']}), Lynx did not"
-    if expected["raised"] and expected["error"] != got["error"]:
-        return f"raise_exception: expected {expected['error']!r}, got {got['error']!r}"
-    return None
+    if expected["error"].startswith("maximum recursion depth"):  # A macro that calls itself without end.
+        return None if got["code"] == "RESOURCE_EXHAUSTED" else f"expected recursion without end, got {got['error']!r}"
+    same = expected["error"] == got["error"] if expected["raised"] else got["error"].endswith(expected["error"])
+    return None if same else f"other error: expected {expected['error']!r}, got {got['error']!r}"
 
 
 def main():
