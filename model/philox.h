@@ -3,18 +3,22 @@
 // Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011): random words as a function of a counter and a
 // key, without state.
 
-#include <array>
 #include <cstdint>
+
+#include "device/portability.h"
 
 namespace lynx::model {
 
 /// `Lanes` counters at once, so that the compiler can use vectors: words[w][lane] holds word w of each counter, and is replaced by
 /// word w of its random block. The result does not depend on Lanes.
 template <int Lanes>
-inline void philox4x32_10(std::uint32_t words[4][Lanes], std::uint32_t key_low, std::uint32_t key_high) {
+LYNX_HD inline void philox4x32_10(std::uint32_t words[4][Lanes], std::uint64_t key) {
   constexpr std::uint32_t kMultiplier0 = 0xD2511F53U;
   constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57U;
+  std::uint32_t key_low = static_cast<std::uint32_t>(key);
+  std::uint32_t key_high = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
+#pragma GCC unroll 1  // Unrolled, it would not become vector code.
     for (int lane = 0; lane < Lanes; ++lane) {
       const std::uint64_t product0 = std::uint64_t{kMultiplier0} * words[0][lane];
       const std::uint64_t product1 = std::uint64_t{kMultiplier1} * words[2][lane];
@@ -28,13 +32,6 @@ inline void philox4x32_10(std::uint32_t words[4][Lanes], std::uint32_t key_low, 
     key_low += 0x9E3779B9U;
     key_high += 0xBB67AE85U;
   }
-}
-
-/// One counter.
-inline std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
-  std::uint32_t words[4][1] = {{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}};
-  philox4x32_10<1>(words, key[0], key[1]);
-  return {words[0][0], words[1][0], words[2][0], words[3][0]};
 }
 
 }  // namespace lynx::model

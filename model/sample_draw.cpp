@@ -4,27 +4,19 @@
 
 #include "model/double_math.h"
 #include "model/logit_scan.h"
-#include "model/philox.h"
 
 namespace lynx::model {
 
 namespace {
 
-constexpr float kMassUnits = 1073741824.0F;  // 2^30
 constexpr double kTwoToMinus32 = 1.0 / 4294967296.0;
 
 bool comes_first(const Candidate& a, const Candidate& b) {
   return a.first > b.first || (a.first == b.first && a.second < b.second);
 }
 
-std::uint32_t mass_of(float weight) {
-  return static_cast<std::uint32_t>(static_cast<std::int32_t>(weight * kMassUnits));
-}
-
 std::size_t count_above(std::span<const float> scaled, float bound) {
-  std::uint32_t count = 0;
-  for (const float value : scaled) count += value >= bound ? 1U : 0U;
-  return count;
+  return static_cast<std::size_t>(logit_kernels().count_above(scaled.data(), static_cast<int>(scaled.size()), bound));
 }
 
 /// What is added up along the order until enough is reached: the number of tokens.
@@ -39,22 +31,12 @@ struct MassMeasure {
   std::span<const float> scaled;
   std::span<const float> weights;
   std::uint64_t above(float bound) const {
-    constexpr std::size_t kBlock = 32768;  // Sums of 16-bit halves over so many tokens fit 32 bits: narrow lanes, twice as many.
-    std::uint64_t mass = 0;
-    for (std::size_t begin = 0; begin < scaled.size(); begin += kBlock) {
-      const std::size_t end = std::min(begin + kBlock, scaled.size());
-      std::uint32_t low = 0;
-      std::uint32_t high = 0;
-      for (std::size_t id = begin; id < end; ++id) {
-        const std::uint32_t own = mass_of(weights[id]) & (scaled[id] >= bound ? ~0U : 0U);
-        low += own & 0xffffU;
-        high += own >> 16;
-      }
-      mass += (std::uint64_t{high} << 16) + low;
-    }
-    return mass;
+    return logit_kernels().mass_above(scaled.data(), weights.data(), static_cast<int>(scaled.size()), bound);
   }
-  std::uint64_t of(const Candidate& candidate) const { return mass_of(weights[static_cast<std::size_t>(candidate.second)]); }
+  std::uint64_t of(const Candidate& candidate) const {
+    const float* const weight = &weights[static_cast<std::size_t>(candidate.second)];
+    return logit_kernels().mass_above(&candidate.first, weight, 1, candidate.first);
+  }
 };
 
 /// Depths between which the cut lies: the tokens above −shallow are not enough, those above −deep are.
@@ -80,8 +62,9 @@ Interval narrow(std::span<const float> scaled, double needed, const Measure& mea
 
 void collect(std::span<const float> scaled, Interval interval, std::vector<Candidate>& candidates) {
   candidates.clear();
-  for (std::size_t begin = 0; begin < scaled.size(); begin += kScanLanes) {
-    const auto stretch = scaled.subspan(begin, std::min<std::size_t>(kScanLanes, scaled.size() - begin));
+  constexpr std::size_t kStretch = 64;
+  for (std::size_t begin = 0; begin < scaled.size(); begin += kStretch) {
+    const auto stretch = scaled.subspan(begin, std::min(kStretch, scaled.size() - begin));
     if (count_above(stretch, -interval.deep) == 0) continue;
     for (std::size_t i = 0; i < stretch.size(); ++i) {
       if (stretch[i] < -interval.deep || stretch[i] >= -interval.shallow) continue;
@@ -117,62 +100,41 @@ Cut find_cut(std::span<const float> scaled, double needed, const Measure& measur
   return {-kDeepest, static_cast<std::int32_t>(scaled.size())};
 }
 
-double gumbel_from_word(std::uint32_t word) {
-  return -log_f64(-log_f64((static_cast<double>(word) + 0.5) * kTwoToMinus32));
-}
-
 /// The running winner of a draw.
 class Race {
  public:
-  Race(std::span<const float> scaled, std::span<const float> weights) : scaled_(scaled), weights_(weights) {}
-
   std::int32_t winner() const { return winner_; }
+  float bar() const { return bar_; }
 
-  /// One Philox block: four words for the tokens from `token` on.
-  void consider(std::int32_t token, std::uint32_t word) {
-    const auto id = static_cast<std::size_t>(token);
-    // e^score = weight / (−ln u) ≤ weight / (1 − u): most lose without a logarithm. (1 + 2^-10 outweighs all rounding.)
-    const float most = weights_[id] * (4294967296.0F * 1.0009765625F);
-    if (!(most > static_cast<float>(~word) * bar_)) return;
+  void consider(std::int32_t token, float scaled, float weight, std::uint32_t word) {
+    if (!may_beat(weight, word, bar_)) return;  // Most lose without a logarithm.
     const double exponential = -log_f64((static_cast<double>(word) + 0.5) * kTwoToMinus32);
-    const double score = static_cast<double>(scaled_[id]) - log_f64(exponential);
-    if (winner_ >= 0 && (score < score_ || (score == score_ && token > winner_))) return;
+    const double score = static_cast<double>(scaled) - log_f64(exponential);
+    if (winner_ >= 0 && score <= score_) return;  // Tokens come in ascending order: a tie stays with the lower id.
     winner_ = token;
     score_ = score;
-    bar_ = static_cast<float>(static_cast<double>(weights_[id]) / exponential);
+    bar_ = static_cast<float>(static_cast<double>(weight) / exponential);
   }
 
  private:
-  std::span<const float> scaled_;
-  std::span<const float> weights_;
   std::int32_t winner_ = -1;
   double score_ = 0;
   float bar_ = 0;  // About e^score_.
 };
 
-/// Philox blocks made together, for vector code.
-constexpr int kBlocks = 16;
-
-void run_blocks(std::span<const std::uint32_t> blocks, SampleKey key, std::size_t vocabulary, Race& race) {
-  std::uint32_t words[4][kBlocks] = {};
-  for (std::size_t lane = 0; lane < blocks.size(); ++lane) {
-    words[0][lane] = blocks[lane];
-    words[1][lane] = key.position;
-    words[2][lane] = key.choice;
-  }
-  philox4x32_10<kBlocks>(words, static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32));
-  for (std::size_t lane = 0; lane < blocks.size(); ++lane) {
-    for (std::uint32_t word = 0; word < 4; ++word) {
-      const std::uint32_t token = blocks[lane] * 4 + word;
-      if (token < vocabulary) race.consider(static_cast<std::int32_t>(token), words[word][lane]);
-    }
-  }
+bool any_weight(const float* weights) {
+  unsigned live = 0;
+  for (int i = 0; i < kNoiseGroup; ++i) live |= weights[i] > 0 ? 1U : 0U;
+  return live != 0;
 }
 
-bool any_weight(std::span<const float> weights) {
-  std::uint32_t live = 0;
-  for (const float weight : weights) live |= weight > 0 ? 1U : 0U;
-  return live != 0;
+void run_group(std::size_t first, const float* scaled, const float* weights, SampleKey key, Race& race) {
+  if (!any_weight(weights)) return;
+  std::uint32_t words[kNoiseGroup];
+  logit_kernels().random_words(static_cast<std::uint32_t>(first / kNoiseGroup), key.position, key.choice, key.seed, words);
+  if (!logit_kernels().any_contender(weights, words, race.bar())) return;
+  for (std::size_t i = 0; i < kNoiseGroup; ++i)
+    race.consider(static_cast<std::int32_t>(first + i), scaled[i], weights[i], words[i]);
 }
 
 }  // namespace
@@ -186,32 +148,18 @@ Cut cut_top_p(std::span<const float> scaled, std::span<const float> weights, flo
   return find_cut(scaled, static_cast<double>(top_p) * static_cast<double>(measure.above(-kDeepest)), measure, candidates);
 }
 
-std::int32_t draw(std::span<const float> scaled, std::span<const float> weights, std::int32_t best, SampleKey key) {
-  Race race(scaled, weights);
-  const std::uint32_t first = static_cast<std::uint32_t>(best) / 4;
-  run_blocks(std::span(&first, 1), key, weights.size(), race);
-  std::uint32_t pending[kBlocks];
-  std::size_t count = 0;
-  for (std::size_t begin = 0; begin < weights.size(); begin += 4 * kBlocks) {
-    const auto stretch = weights.subspan(begin, std::min<std::size_t>(4 * kBlocks, weights.size() - begin));
-    if (!any_weight(stretch)) continue;
-    for (std::size_t i = 0; i < stretch.size(); i += 4) {
-      if (!any_weight(stretch.subspan(i, std::min<std::size_t>(4, stretch.size() - i)))) continue;
-      pending[count++] = static_cast<std::uint32_t>((begin + i) / 4);
-      if (count < kBlocks) continue;
-      run_blocks(pending, key, weights.size(), race);
-      count = 0;
-    }
+std::int32_t draw(std::span<const float> scaled, std::span<const float> weights, SampleKey key) {
+  Race race;
+  const std::size_t whole = scaled.size() / kNoiseGroup * kNoiseGroup;
+  for (std::size_t first = 0; first < whole; first += kNoiseGroup) run_group(first, &scaled[first], &weights[first], key, race);
+  if (whole < scaled.size()) {
+    float last_scaled[kNoiseGroup] = {};
+    float last_weights[kNoiseGroup] = {};
+    std::copy(scaled.begin() + static_cast<std::ptrdiff_t>(whole), scaled.end(), last_scaled);
+    std::copy(weights.begin() + static_cast<std::ptrdiff_t>(whole), weights.end(), last_weights);
+    run_group(whole, last_scaled, last_weights, key, race);
   }
-  run_blocks(std::span(pending, count), key, weights.size(), race);
   return race.winner();
-}
-
-double gumbel_noise(SampleKey key, std::int32_t token) {
-  const auto id = static_cast<std::uint32_t>(token);
-  const auto words = philox4x32_10({id / 4, key.position, key.choice, 0},
-                                   {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32)});
-  return gumbel_from_word(words[id % 4]);
 }
 
 }  // namespace lynx::model

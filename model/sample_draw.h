@@ -16,10 +16,6 @@ namespace lynx::model {
 struct Cut {
   float scaled_logit;
   std::int32_t token;
-
-  bool keeps(float other_scaled, std::int32_t other) const {
-    return other_scaled > scaled_logit || (other_scaled == scaled_logit && other <= token);
-  }
 };
 
 /// Tokens whose scaled logit lies deeper than this below the best one have no mass in units of 2^-30 and cannot win against any
@@ -35,11 +31,8 @@ Cut cut_top_k(std::span<const float> scaled, int top_k, std::vector<Candidate>& 
 /// The fewest first tokens whose mass reaches top_p of the whole. `weights` holds e^scaled, 0 for tokens that are already out.
 Cut cut_top_p(std::span<const float> scaled, std::span<const float> weights, float top_p, std::vector<Candidate>& candidates);
 
-/// argmax of scaled + noise over the tokens with a weight above zero. `best` is one of them (a likely one makes it quick).
-std::int32_t draw(std::span<const float> scaled, std::span<const float> weights, std::int32_t best, SampleKey key);
-
-/// The noise of one token, for one key: −ln(−ln u), u = (word + 1/2) / 2^32, where word is word token mod 4 of the Philox block of
-/// counter (token / 4, position, choice, 0) and key seed.
-double gumbel_noise(SampleKey key, std::int32_t token);
+/// argmax of scaled + noise over the tokens with a weight above zero; there is one. A token's noise is −ln(−ln u),
+/// u = (word + 1/2) / 2^32, with the word that LogitKernels::random_words gives it.
+std::int32_t draw(std::span<const float> scaled, std::span<const float> weights, SampleKey key);
 
 }  // namespace lynx::model

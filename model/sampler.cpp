@@ -23,7 +23,7 @@ bool has_penalty(const SamplingParams& params) {
 }
 
 float penalized(float logit, const SamplingParams& params, std::int32_t generated_count) {
-  if (finite_or_masked(logit) == kMasked) return kMasked;
+  if (!is_finite(logit)) return kMasked;
   float value = logit;
   if (params.repetition_penalty != 1.0F) {
     value = clamp_finite(value > 0 ? value / params.repetition_penalty : value * params.repetition_penalty);
@@ -64,7 +64,7 @@ std::span<const float> shape_logits(std::span<const float> logits, const Samplin
   if (has_penalty(params)) apply_penalties(params, context, scratch);
   for (const auto& [token, bias] : params.logit_bias) {
     float& logit = scratch.logits[static_cast<std::size_t>(token)];
-    if (finite_or_masked(logit) != kMasked) logit = clamp_finite(logit + bias);
+    if (is_finite(logit)) logit = clamp_finite(logit + bias);
   }
   if (mask_ends) {
     for (const std::int32_t token : context.end_tokens) scratch.logits[static_cast<std::size_t>(token)] = kMasked;
@@ -82,35 +82,23 @@ std::int32_t lowest_allowed(std::size_t vocabulary, const SamplingParams& params
   return 0;
 }
 
-void drop_after(Cut cut, std::span<const float> scaled, std::span<float> weights) {
-  for (std::size_t id = 0; id < scaled.size(); ++id) {
-    weights[id] = cut.keeps(scaled[id], static_cast<std::int32_t>(id)) ? weights[id] : 0.0F;
-  }
-}
-
 /// Steps 4 to 8 of the header for a temperature that is not greedy.
 std::int32_t draw_token(std::span<const float> logits, Best best, const SamplingParams& params, SampleKey key,
                         SampleScratch& scratch) {
-  const std::size_t size = logits.size();
-  const float inverse_temperature = 1.0F / params.temperature;
-  scratch.weights.resize(size);
-  scratch.logits.resize(size);  // May be what `logits` points at: each value is read before it is replaced.
+  const LogitKernels& kernels = logit_kernels();
+  const int count = static_cast<int>(logits.size());
+  scratch.weights.resize(logits.size());
+  scratch.logits.resize(logits.size());  // May be what `logits` points at: each value is read before it is replaced.
   const std::span<float> scaled = scratch.logits;
   const std::span<float> weights = scratch.weights;
-  for (std::size_t id = 0; id < size; ++id) {
-    const float value = (finite_or_masked(logits[id]) - best.value) * inverse_temperature;
-    const float weight = exp_f32(value);
-    scaled[id] = value;
-    weights[id] = value >= -kDeepest ? weight : 0.0F;
-  }
-  if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < size) {
-    drop_after(cut_top_k(scaled, params.top_k, scratch.candidates), scaled, weights);
-  }
-  if (params.top_p < 1.0F) drop_after(cut_top_p(scaled, weights, params.top_p, scratch.candidates), scaled, weights);
+  kernels.weigh(logits.data(), count, best.value, 1.0F / params.temperature, kDeepest, scaled.data(), weights.data());
+  const auto drop_after = [&](Cut cut) { kernels.drop_after(scaled.data(), count, cut.scaled_logit, cut.token, weights.data()); };
+  if (params.top_k > 0 && params.top_k < count) drop_after(cut_top_k(scaled, params.top_k, scratch.candidates));
+  if (params.top_p < 1.0F) drop_after(cut_top_p(scaled, weights, params.top_p, scratch.candidates));
   if (params.min_p > 0.0F) {
     for (float& weight : weights) weight = weight >= params.min_p ? weight : 0.0F;
   }
-  return draw(scaled, weights, best.token, key);
+  return draw(scaled, weights, key);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ void find_top(std::span<const float> logits, std::size_t top_count, std::vector<
   float bound = 0;  // The worst one kept, once there are enough.
   for (std::size_t id = 0; id < logits.size(); ++id) {
     if (top->size() == top_count && !(logits[id] > bound)) continue;  // Also skips NaN.
-    const float value = finite_or_masked(logits[id]);
+    const float value = is_finite(logits[id]) ? logits[id] : kMasked;
     if (top->size() == top_count && !(value > bound)) continue;
     insert_candidate({static_cast<std::int32_t>(id), value}, top_count, top);
     bound = top->back().logprob;
@@ -39,7 +39,7 @@ TokenLogprob token_logprob(std::span<const float> logits, std::int32_t token, in
   const bool any = best.value != kMasked;
   const double log_sum = any ? log_f64(sum_of_exponentials(logits, best.value)) : 0.0;
   const auto logprob = [&](float logit) {
-    if (!any || finite_or_masked(logit) == kMasked) return kLowestLogprob;
+    if (!any || !is_finite(logit)) return kLowestLogprob;
     const double value = (static_cast<double>(logit) - static_cast<double>(best.value)) - log_sum;
     return std::max(kLowestLogprob, static_cast<float>(value));
   };

@@ -76,11 +76,16 @@ inline std::vector<Ranked> kept(const std::vector<float>& z, const SamplingParam
   return ranked;
 }
 
+inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
+  std::uint32_t words[4][1] = {{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}};
+  philox4x32_10<1>(words, key);
+  return {words[0][0], words[1][0], words[2][0], words[3][0]};
+}
+
 inline double noise(SampleKey key, std::int32_t token) {
   const auto id = static_cast<std::uint32_t>(token);
-  const std::array<std::uint32_t, 4> counter = {id / 4, key.position, key.choice, 0};
-  const auto words = philox4x32_10(counter, {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32)});
-  return -std::log(-std::log((static_cast<double>(words[id % 4]) + 0.5) / 4294967296.0));
+  const auto words = philox({id / 64 * 16 + id % 16, key.position, key.choice, 0}, key.seed);
+  return -std::log(-std::log((static_cast<double>(words[id / 16 % 4]) + 0.5) / 4294967296.0));
 }
 
 inline Choice sample(std::span<const float> logits, const SamplingParams& params, const SampleContext& context, SampleKey key) {
