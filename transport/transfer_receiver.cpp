@@ -1,0 +1,129 @@
+#include "transport/transfer_receiver.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lynx::transport {
+namespace {
+
+constexpr int kParts = 2;
+
+// Compares all bytes whatever they are: the time tells nothing about how many were right.
+bool equal_secrets(const TicketSecret& a, const TicketSecret& b) {
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+}  // namespace
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPlace: return "place";
+    case Verdict::kDuplicate: return "duplicate";
+    case Verdict::kStaleEpoch: return "stale epoch";
+    case Verdict::kForeign: return "foreign";
+    case Verdict::kMalformed: return "malformed";
+  }
+  return "unknown";
+}
+
+TransferReceiver::TransferReceiver(TransferExpectation expectation) : expectation_(std::move(expectation)) {
+  units_expected_ = static_cast<std::size_t>(expectation_.layers) * static_cast<std::size_t>(expectation_.blocks) * kParts;
+  units_.resize(units_expected_);
+}
+
+std::optional<std::size_t> TransferReceiver::slot(const UnitKey& unit) const {
+  if (unit.layer >= expectation_.layers || unit.block >= static_cast<std::uint32_t>(expectation_.blocks)) return std::nullopt;
+  if (std::find(expectation_.planes.begin(), expectation_.planes.end(), unit.plane) == expectation_.planes.end())
+    return std::nullopt;
+  return (static_cast<std::size_t>(unit.layer) * static_cast<std::size_t>(expectation_.blocks) + unit.block) * kParts +
+         static_cast<std::size_t>(unit.part);
+}
+
+Verdict TransferReceiver::judge(const WireHeader& header) {
+  if (!(header.ticket == expectation_.ticket) || !equal_secrets(header.secret, expectation_.secret)) return Verdict::kForeign;
+  if (header.epoch != epoch_) return header.epoch < epoch_ ? Verdict::kStaleEpoch : Verdict::kMalformed;
+  auto index = slot(header.unit);
+  if (!index || header.unit_bytes == 0 || header.unit_bytes > expectation_.unit_bytes_max) return Verdict::kMalformed;
+  if (header.length == 0 || std::uint64_t{header.offset} + header.length > header.unit_bytes) return Verdict::kMalformed;
+  UnitState& unit = units_[*index];
+  if (unit.bytes == 0) {
+    unit.bytes = header.unit_bytes;
+    unit.plane = header.unit.plane;
+  }
+  if (unit.bytes != header.unit_bytes || unit.plane != header.unit.plane) return Verdict::kMalformed;
+  auto after = unit.ranges.upper_bound(header.offset);
+  std::uint32_t covered_to = after == unit.ranges.begin() ? 0 : std::prev(after)->second;
+  if (covered_to >= header.offset + header.length) {
+    acknowledge(header.lane, header.sequence);
+    return Verdict::kDuplicate;
+  }
+  return Verdict::kPlace;
+}
+
+bool TransferReceiver::placed(const WireHeader& header) {
+  UnitState& unit = units_[*slot(header.unit)];
+  std::uint32_t start = header.offset;
+  std::uint32_t end = start + header.length;
+  // A resent piece may be cut anew and lie partly on bytes that are there: only the new ones count.
+  auto it = unit.ranges.upper_bound(start);
+  if (it != unit.ranges.begin() && std::prev(it)->second >= start) --it;
+  std::uint32_t already = 0;
+  while (it != unit.ranges.end() && it->first <= end) {
+    std::uint32_t overlap_end = std::min(it->second, header.offset + header.length);
+    std::uint32_t overlap_start = std::max(it->first, header.offset);
+    if (overlap_end > overlap_start) already += overlap_end - overlap_start;
+    start = std::min(start, it->first);
+    end = std::max(end, it->second);
+    it = unit.ranges.erase(it);
+  }
+  unit.ranges.emplace(start, end);
+  unit.placed += header.length - already;
+  bytes_placed_ += header.length - already;
+  acknowledge(header.lane, header.sequence);
+  if (unit.placed != unit.bytes) return false;
+  ++units_complete_;
+  return true;
+}
+
+void TransferReceiver::begin_epoch(std::uint32_t epoch) {
+  epoch_ = epoch;
+  for (auto& acks : acks_) acks.clear();
+}
+
+std::vector<UnitKey> TransferReceiver::missing(std::size_t limit) const {
+  std::vector<UnitKey> keys;
+  for (std::size_t index = 0; index < units_.size() && keys.size() < limit; ++index) {
+    const UnitState& unit = units_[index];
+    if (unit.bytes != 0 && unit.placed == unit.bytes) continue;
+    std::size_t block_index = index / kParts;
+    auto blocks = static_cast<std::size_t>(expectation_.blocks);
+    keys.push_back({static_cast<std::uint16_t>(block_index / blocks), static_cast<Part>(index % kParts),
+                    unit.bytes != 0 ? unit.plane : expectation_.planes.front(), static_cast<std::uint32_t>(block_index % blocks)});
+  }
+  return keys;
+}
+
+void TransferReceiver::acknowledge(Lane lane, std::uint32_t sequence) {
+  auto& ranges = acks_[static_cast<std::size_t>(lane)];
+  if (!ranges.empty() && ranges.back().last + 1 == sequence) {
+    ranges.back().last = sequence;
+  } else {
+    ranges.push_back({sequence, sequence});
+  }
+}
+
+std::vector<SequenceRange> TransferReceiver::take_acks(Lane lane, std::size_t limit) {
+  auto& ranges = acks_[static_cast<std::size_t>(lane)];
+  std::size_t count = std::min(limit, ranges.size());
+  std::vector<SequenceRange> taken(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(count));
+  ranges.erase(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(count));
+  return taken;
+}
+
+bool TransferReceiver::has_acks() const {
+  return !acks_[0].empty() || !acks_[1].empty();
+}
+
+}  // namespace lynx::transport

@@ -1,0 +1,80 @@
+#pragma once
+
+// One ticket's transfer as its receiver sees it: decides for every chunk header whether its payload may be placed, and knows when
+// all is there. Pure: no clock, no I/O, no bytes. Headers are untrusted; nothing is placed that the ticket does not expect.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "transport/transfer_sender.h"
+#include "transport/wire_header.h"
+
+namespace lynx::transport {
+
+/// What a ticket will bring.
+struct TransferExpectation {
+  TicketId ticket;
+  TicketSecret secret{};
+  int layers = 0;
+  int blocks = 0;
+  std::vector<Plane> planes;         ///< Allowed alternatives: a unit comes in exactly one of them.
+  std::uint32_t unit_bytes_max = 0;  ///< Landing memory of one unit.
+};
+
+/// What to do with a chunk. Everything but kPlace leaves memory untouched; kPlace and kDuplicate are acknowledged.
+enum class Verdict {
+  kPlace,       ///< Fits: check the payload's CRC, copy it to (unit, offset), then call placed().
+  kDuplicate,   ///< Its bytes are there already.
+  kStaleEpoch,  ///< Of an earlier epoch of this ticket: dropped without a word.
+  kForeign,     ///< Wrong ticket, boot or secret: dropped, counted.
+  kMalformed,   ///< A unit, size or range that the ticket does not allow: dropped, counted.
+};
+std::string_view verdict_name(Verdict verdict);
+
+/// Not thread-safe.
+class TransferReceiver {
+ public:
+  explicit TransferReceiver(TransferExpectation expectation);
+
+  /// Looks at a header. Sizes of a unit are fixed by its first chunk.
+  Verdict judge(const WireHeader& header);
+  /// The payload of a kPlace chunk passed its CRC and lies in place. True when its unit is complete now.
+  bool placed(const WireHeader& header);
+
+  /// A new epoch begins: chunks of earlier ones are stale. Bytes already placed stay.
+  void begin_epoch(std::uint32_t epoch);
+  std::uint32_t epoch() const { return epoch_; }
+
+  bool complete() const { return units_complete_ == units_expected_; }
+  /// Every unit not yet complete, at most `limit` of them, in order: what to ask for again.
+  std::vector<UnitKey> missing(std::size_t limit) const;
+  std::uint64_t bytes_placed() const { return bytes_placed_; }
+
+  /// Acknowledgements not yet taken, as ranges per lane, at most `limit` of them; they are removed.
+  std::vector<SequenceRange> take_acks(Lane lane, std::size_t limit);
+  bool has_acks() const;
+
+ private:
+  struct UnitState {
+    Plane plane = Plane::kBf16;
+    std::uint32_t bytes = 0;
+    std::uint32_t placed = 0;
+    std::map<std::uint32_t, std::uint32_t> ranges;  ///< Placed [start, end), disjoint and merged.
+  };
+
+  std::optional<std::size_t> slot(const UnitKey& unit) const;
+  void acknowledge(Lane lane, std::uint32_t sequence);
+
+  TransferExpectation expectation_;
+  std::uint32_t epoch_ = 0;
+  std::vector<UnitState> units_;  ///< [layer][block][part]
+  std::size_t units_expected_ = 0;
+  std::size_t units_complete_ = 0;
+  std::uint64_t bytes_placed_ = 0;
+  std::vector<SequenceRange> acks_[kLanes];
+};
+
+}  // namespace lynx::transport
