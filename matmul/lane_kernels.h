@@ -35,6 +35,7 @@ class Bf16Loader {
   explicit Bf16Loader(const Panel& panel)
       : data_(reinterpret_cast<const Bf16*>(panel.data)), strides_(bf16_strides(panel.order, panel.chunks)) {}
   void refill(int, int) {}
+  void prefetch(int) const {}
 
   struct Cursor {
     const Bf16* row;
@@ -60,6 +61,7 @@ template <class Lanes, int kRows, int kColumns, class Loader>
                                               const Bf16* x, std::size_t ldx, int first, int last) {
   for (int chunk = first; chunk < last; ++chunk, x += kChunk) {
     const auto cursor = loader.at(chunk, column);
+    if constexpr (kRows == 1) loader.prefetch(chunk);
     LYNX_NO_UNROLL
     for (int step = 0; step < kChunk / Lanes::kStep; ++step) {
       typename Lanes::Step rows[kRows];

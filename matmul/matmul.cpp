@@ -17,10 +17,14 @@ namespace {
 // second-level cache; the rows of a sub-item beside one panel, mostly in the first.
 constexpr int kItemRows = 256;
 constexpr int kSubItemRows = 96;
-constexpr int kManyRows = 16;  ///< From here on an item takes kItemPanels panels, else kSmallItemPanels.
 constexpr int kItemPanels = 4;
-constexpr int kSmallItemPanels = 2;
 constexpr std::size_t kScratchBytes = std::size_t{256} << 10;
+
+// With few rows of X the weights stream from memory, and an item should be a long piece of them; yet every thread should get
+// several.
+constexpr int kFewRows = 16;
+constexpr int kMostItemPanels = 16;
+constexpr int kItemsPerThread = 8;
 
 /// Memory that grows to the largest request of its thread and is kept: a multiply must not allocate in the steady state.
 class Scratch {
@@ -53,7 +57,7 @@ constexpr int ceil_div(int a, int b) {
 /// One multiply() call, cut into items.
 class Job {
  public:
-  Job(const PackedMatrix::Impl& weights, const Bf16* x, int m, int ldx, float* y, int ldy)
+  Job(const PackedMatrix::Impl& weights, const Bf16* x, int m, int ldx, float* y, int ldy, int threads)
       : weights_(weights),
         kernels_(*weights.kernels),
         x_(x),
@@ -61,9 +65,10 @@ class Job {
         ldx_(static_cast<std::size_t>(ldx)),
         y_(y),
         ldy_(static_cast<std::size_t>(ldy)) {
-    const std::size_t panel_bytes = panel_values() * sizeof(Bf16);
-    const int fitting = static_cast<int>(std::max<std::size_t>(1, kScratchBytes / panel_bytes));
-    item_panels_ = std::min(fitting, m >= kManyRows ? kItemPanels : kSmallItemPanels);
+    const int streamed = std::clamp(weights.panels / (kItemsPerThread * threads), 1, kMostItemPanels);
+    const auto fitting =
+        static_cast<int>(std::clamp<std::size_t>(kScratchBytes / (panel_values() * sizeof(Bf16)), 1, kMostItemPanels));
+    item_panels_ = std::min(m <= kFewRows ? streamed : kItemPanels, m <= kernels_.fused_rows ? kMostItemPanels : fitting);
   }
 
   void run(ThreadPool& pool) {
@@ -100,7 +105,7 @@ class Job {
     struct {
       Panel view;
       int column;
-    } panels[kItemPanels];
+    } panels[kMostItemPanels];
     const int count = std::min(item_panels_, weights_.panels - first_panel);
     for (int i = 0; i < count; ++i) {
       const Segment& segment = weights_.segment_of(first_panel + i);
@@ -204,7 +209,7 @@ std::size_t PackedMatrix::bytes() const {
 }
 
 void multiply_with(const PackedMatrix::Impl& weights, const Bf16* x, int m, int ldx, float* y, int ldy, ThreadPool& pool) {
-  if (m > 0) Job(weights, x, m, ldx, y, ldy).run(pool);
+  if (m > 0) Job(weights, x, m, ldx, y, ldy, pool.size()).run(pool);
 }
 
 void multiply(const PackedMatrix& weights, const Bf16* x, int m, int ldx, float* y, int ldy, ThreadPool& pool) {
