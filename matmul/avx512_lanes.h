@@ -92,7 +92,7 @@ class ScaleWindow {
   alignas(64) float values_[kChunks][kValues];
 };
 
-/// A single row of X runs through the weights once, at the speed of memory, and the processor's own prefetching falls behind.
+/// With few rows of X the weights are read once, at the speed of memory, and the processor's own prefetching falls behind.
 /// Prefetching beyond the end of the panel, into the next one, is wanted; beyond the end of the matrix it does no harm.
 [[gnu::always_inline]] inline void prefetch_ahead(const std::byte* panel, int chunk, std::size_t bytes) {
   constexpr std::size_t kDistanceBytes = 8192;

@@ -61,7 +61,7 @@ template <class Lanes, int kRows, int kColumns, class Loader>
                                               const Bf16* x, std::size_t ldx, int first, int last) {
   for (int chunk = first; chunk < last; ++chunk, x += kChunk) {
     const auto cursor = loader.at(chunk, column);
-    if constexpr (kRows == 1) loader.prefetch(chunk);
+    if (column == 0) loader.prefetch(chunk);
     LYNX_NO_UNROLL
     for (int step = 0; step < kChunk / Lanes::kStep; ++step) {
       typename Lanes::Step rows[kRows];
@@ -154,6 +154,7 @@ void expand_with(Loader loader, const Panel& panel, Bf16* out) {
     loader.refill(first, last);
     for (int chunk = first; chunk < last; ++chunk) {
       const auto cursor = loader.at(chunk, 0);
+      loader.prefetch(chunk);
       Bf16* block = out + static_cast<std::size_t>(chunk) * strides.chunk;
       LYNX_UNROLL
       for (int column = 0; column < kPanelRows; ++column) {
