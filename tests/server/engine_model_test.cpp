@@ -86,7 +86,7 @@ std::vector<GenerateRequest> mixed_requests() {
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < 16; ++i) {
     std::string prompt = fmt::format("Story number {}. ", i);
-    for (int repeat = 0; repeat < (i * 5) % 13; ++repeat) prompt += kSentence;
+    for (int repeat = 0; repeat < (i * 5) % 9; ++repeat) prompt += kSentence;
     GenerateRequest request = make_request(fmt::format("mixed-{}", i), prompt, 4 + (i * 7) % 16);
     request.sampling.seed = static_cast<std::uint64_t>(100 + i);
     request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
@@ -134,7 +134,8 @@ TEST_CASE("preemption in a pool that is too small changes no answer") {
   for (int i = 0; i < 4; ++i) {
     // Prompts that nearly fill a block: each answer comes to need three.
     requests.push_back(make_request(fmt::format("preempted-{}", i),
-                                    fmt::format("{} little ducks went out one day. ", i + 2) + kSentence + kSentence, 80));
+                                    fmt::format("{} little ducks went out one day. ", i + 2) + kSentence + kSentence + kSentence,
+                                    72));
     requests.back().ignore_eos = true;
     requests.back().top_logprobs = 0;
     requests.back().choices = i == 2 ? 2 : 1;
