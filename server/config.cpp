@@ -58,6 +58,7 @@ std::variant<Flags, CommandLine> parse_flags(const ProgramInfo& program, const s
     } else {
       added = app.add_option(flag, text, option_help(option, defaults))->type_name(std::string(option.value_name));
     }
+    added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   app.add_option("--config", flags.config_file, "JSON file of settings, its keys named like these flags [LYNX_CONFIG]")
       ->type_name("PATH");

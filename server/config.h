@@ -21,7 +21,7 @@ enum ExitCode : int { kExitClean = 0, kExitRuntime = 1, kExitUsage = 2, kExitMod
 
 struct Config {
   std::string model;                            ///< A .gguf file or a Hugging Face directory.
-  std::vector<std::string> served_model_names;  ///< Empty: the model's own name.
+  std::vector<std::string> served_model_names;  ///< Empty: the name of its file.
   std::string host = "127.0.0.1";
   int http_port = 8000;  ///< 0: any free one.
   int grpc_port = 8001;

@@ -111,7 +111,7 @@ constexpr int kMaxInt = std::numeric_limits<int>::max();
 const std::array kOptions = {
     ConfigOption{"model", "PATH", "the model: a .gguf file or a Hugging Face directory", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.model); }, [](const Config& c) { return c.model; }},
-    ConfigOption{"served-model-name", "NAMES", "names that requests may ask for, separated by commas (default: the model's own)",
+    ConfigOption{"served-model-name", "NAMES", "names that requests may ask for, separated by commas (default: the file's name)",
                  Kind::kText, [](Config& c, std::string_view t) { return set_names(t, &c.served_model_names); },
                  [](const Config& c) { return fmt::format("{}", fmt::join(c.served_model_names, ",")); }},
     ConfigOption{"host", "ADDRESS", "address to listen on", Kind::kText,

@@ -36,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 /// Parsing and tokenizing; more would take cores from the model.
 constexpr int kWorkers = 2;
 constexpr std::chrono::milliseconds kPoll{20};
+/// For the last words to clients whose requests did not finish in time.
+constexpr std::chrono::milliseconds kFlush{500};
 
 /// A failure together with the exit code it means.
 struct Failure {
@@ -77,10 +79,9 @@ std::int64_t modification_time(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? static_cast<std::int64_t>(info.st_mtime) : 0;
 }
 
-/// "models/Tiny-Q4.gguf" → "Tiny-Q4"; the names given by --served-model-name otherwise.
-std::vector<std::string> model_names(const Config& config, const std::string& own_name) {
+/// The names given by --served-model-name; else the file's: "models/Tiny-Q4.gguf" → "Tiny-Q4".
+std::vector<std::string> model_names(const Config& config) {
   if (!config.served_model_names.empty()) return config.served_model_names;
-  if (!own_name.empty()) return {own_name};
   std::string path = config.model;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   std::string name = path.substr(path.find_last_of('/') + 1);
@@ -120,7 +121,7 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
   (*file)->drop_pages();
 
   ServingBackend& backend = loaded->backend;
-  backend.limits.model_names = model_names(config, loaded->model->config().name);
+  backend.limits.model_names = model_names(config);
   backend.limits.vocabulary = loaded->model->config().vocabulary;
   backend.created = modification_time(config.model);
   backend.isa = std::string(isa_name(*isa));
@@ -175,6 +176,9 @@ int serve_until_signal(const Config& config, ShutdownSignal& signal, HttpApi& ap
     }
     if (Clock::now() >= deadline) {
       log_warning("shutdown timeout: ending with requests running", {{"live_requests", metrics.live_calls()}});
+      api.abort_generations();
+      for (const auto flushed = Clock::now() + kFlush; server.stats().exchanges > 0 && Clock::now() < flushed;)
+        signal.wait_for(kPoll);
       return kExitRuntime;
     }
   }

@@ -34,10 +34,11 @@ GenerationSession::GenerationSession(GenerationPlan plan, std::shared_ptr<ApiCal
   }
 }
 
-void GenerationSession::start(GenerationPlan plan, std::shared_ptr<ApiCall> call, Engine& engine, TaskRunner& io,
-                              const text::Tokenizer& tokenizer) {
+std::shared_ptr<GenerationSession> GenerationSession::start(GenerationPlan plan, std::shared_ptr<ApiCall> call, Engine& engine,
+                                                            TaskRunner& io, const text::Tokenizer& tokenizer) {
   auto session = std::make_shared<GenerationSession>(std::move(plan), std::move(call), engine, tokenizer);
   session->submit_all(io);
+  return session;
 }
 
 void GenerationSession::submit_all(TaskRunner& io) {

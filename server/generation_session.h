@@ -28,10 +28,13 @@ struct GenerationPlan {
 class GenerationSession final : public std::enable_shared_from_this<GenerationSession> {
  public:
   /// On the I/O thread. `engine`, `io` and `tokenizer` outlive the session.
-  static void start(GenerationPlan plan, std::shared_ptr<ApiCall> call, Engine& engine, TaskRunner& io,
-                    const text::Tokenizer& tokenizer);
+  static std::shared_ptr<GenerationSession> start(GenerationPlan plan, std::shared_ptr<ApiCall> call, Engine& engine,
+                                                  TaskRunner& io, const text::Tokenizer& tokenizer);
 
   GenerationSession(GenerationPlan plan, std::shared_ptr<ApiCall> call, Engine& engine, const text::Tokenizer& tokenizer);
+
+  /// Cancels what runs and answers with `error`, unless the answer is complete.
+  void fail(const ApiError& error);
 
  private:
   struct Prompt {
@@ -49,7 +52,6 @@ class GenerationSession final : public std::enable_shared_from_this<GenerationSe
   void begin_stream();
   void emit(ChoicePart part);
   void complete();
-  void fail(const ApiError& error);
   void cancel();
   bool write(const Json& chunk);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/engine.h"
+#include "server/generation_session.h"
 #include "server/http_call.h"
 #include "server/http_message.h"
 #include "server/http_server.h"
@@ -41,6 +42,8 @@ class HttpApi final : public HttpHandler {
   void set_backend(const ServingBackend* backend) { backend_.store(backend); }
   /// From now on readiness is 503 and new inference is refused; what runs goes on. Any thread.
   void begin_drain() { draining_.store(true); }
+  /// Ends the generations that are still running with an error that says so. Any thread; takes effect soon.
+  void abort_generations();
 
   void handle(HttpRequest request, std::shared_ptr<Responder> responder) override;
   HttpResponse error(int status, std::string message, std::string_view request_id) override;
@@ -49,9 +52,11 @@ class HttpApi final : public HttpHandler {
   using CallPtr = std::shared_ptr<ApiCall>;
   using RequestPtr = std::shared_ptr<const HttpRequest>;
   struct Route;
+  static constexpr std::size_t kFirstSweep = 64;
 
   static const Route* find_route(const HttpRequest& request, std::string* allowed);
   bool authorized(const HttpRequest& request) const;
+  void start_generation(GenerationPlan plan, const CallPtr& call, const ServingBackend& backend);
   void dispatch(const Route& route, RequestPtr request, CallPtr call);
 
   void health(const HttpRequest&, const CallPtr& call);
@@ -72,6 +77,8 @@ class HttpApi final : public HttpHandler {
   ServerMetrics& metrics_;
   std::atomic<const ServingBackend*> backend_{nullptr};
   std::atomic<bool> draining_{false};
+  std::vector<std::weak_ptr<GenerationSession>> sessions_;  ///< I/O thread only; may hold some that have ended.
+  std::size_t sweep_at_ = kFirstSweep;
 };
 
 }  // namespace lynx::server

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "server/generation_session.h"
 #include "server/http_api.h"
 #include "server/openai_fields.h"
 
@@ -84,15 +83,6 @@ ApiResult<GenerationPlan> plan_chat(const std::string& body, const ServingBacken
   return plan;
 }
 
-void start_plan(ApiResult<GenerationPlan> plan, const std::shared_ptr<ApiCall>& call, const ServingBackend& backend,
-                TaskRunner& io) {
-  if (!plan.ok()) return call->respond_error(plan.error());
-  auto shared = std::make_shared<GenerationPlan>(std::move(plan.value()));
-  io.post([shared, call, &backend, &io] {
-    GenerationSession::start(std::move(*shared), call, *backend.engine, io, *backend.text.tokenizer);
-  });
-}
-
 /// /tokenize: the prompt as /v1/completions or, with `messages`, /v1/chat/completions would see it.
 ApiResult<EncodedPrompt> encode_for_tokenize(const Json& body, const ServingBackend& backend) {
   if (auto error = check_model(body, backend.limits)) return *error;
@@ -128,12 +118,35 @@ void HttpApi::model(const HttpRequest& request, const CallPtr& call) {
 
 void HttpApi::completions(const HttpRequest& request, const CallPtr& call) {
   const ServingBackend& backend = *backend_.load();
-  start_plan(plan_completion(request.body, backend, call->request_id()), call, backend, server_.io());
+  auto plan = plan_completion(request.body, backend, call->request_id());
+  if (!plan.ok()) return call->respond_error(plan.error());
+  start_generation(std::move(plan.value()), call, backend);
 }
 
 void HttpApi::chat_completions(const HttpRequest& request, const CallPtr& call) {
   const ServingBackend& backend = *backend_.load();
-  start_plan(plan_chat(request.body, backend, call->request_id()), call, backend, server_.io());
+  auto plan = plan_chat(request.body, backend, call->request_id());
+  if (!plan.ok()) return call->respond_error(plan.error());
+  start_generation(std::move(plan.value()), call, backend);
+}
+
+void HttpApi::start_generation(GenerationPlan plan, const CallPtr& call, const ServingBackend& backend) {
+  auto shared = std::make_shared<GenerationPlan>(std::move(plan));
+  server_.io().post([this, shared, call, &backend] {
+    if (sessions_.size() >= sweep_at_) {
+      std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
+      sweep_at_ = kFirstSweep + 2 * sessions_.size();
+    }
+    sessions_.push_back(GenerationSession::start(std::move(*shared), call, *backend.engine, server_.io(), *backend.text.tokenizer));
+  });
+}
+
+void HttpApi::abort_generations() {
+  server_.io().post([this] {
+    for (const auto& weak : sessions_) {
+      if (auto session = weak.lock()) session->fail(plain_error(503, "the server is shutting down", "draining"));
+    }
+  });
 }
 
 void HttpApi::tokenize(const HttpRequest& request, const CallPtr& call) {

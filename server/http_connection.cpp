@@ -11,6 +11,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/error.hpp>
+#include <ctime>
 #include <vector>
 
 namespace lynx::server {
@@ -34,11 +35,13 @@ std::string chunk(const std::string& piece) {
 std::string serialize_output(const HttpExchange::Output& output, bool head_only, bool http10, bool keep_alive) {
   std::string bytes;
   if (output.whole) {
-    bytes = serialize_head(*output.whole, head_only ? BodyFraming::kHeadOnly : BodyFraming::kLength, keep_alive);
+    bytes =
+        serialize_head(*output.whole, head_only ? BodyFraming::kHeadOnly : BodyFraming::kLength, keep_alive, std::time(nullptr));
     if (!head_only) bytes += output.whole->body;
   }
   if (output.stream_head) {
-    bytes = serialize_head(*output.stream_head, http10 ? BodyFraming::kToEnd : BodyFraming::kChunked, keep_alive);
+    bytes =
+        serialize_head(*output.stream_head, http10 ? BodyFraming::kToEnd : BodyFraming::kChunked, keep_alive, std::time(nullptr));
   }
   for (const std::string& piece : output.pieces) bytes += http10 ? piece : chunk(piece);
   if (output.complete && !output.whole && !http10) bytes += "0\r\n\r\n";
@@ -218,7 +221,7 @@ std::pair<int, std::string> HttpConnection::refusal(ReadResult result) const {
 
 HttpConnection::Awaitable<void> HttpConnection::refuse(int status, std::string_view message) {
   const HttpResponse response = state_.handler->error(status, std::string(message), client_request_id_);
-  const std::string bytes = serialize_head(response, BodyFraming::kLength, false) + response.body;
+  const std::string bytes = serialize_head(response, BodyFraming::kLength, false, std::time(nullptr)) + response.body;
   co_await write(bytes);
   co_await linger();
 }

@@ -1,9 +1,11 @@
 #include "server/http_message.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+#include <ctime>
 
 namespace lynx::server {
 namespace {
@@ -69,9 +71,10 @@ bool decode_target(std::string_view target, std::string* path) {
   return true;
 }
 
-std::string serialize_head(const HttpResponse& response, BodyFraming framing, bool keep_alive) {
-  std::string head = fmt::format("HTTP/1.1 {} {}\r\nServer: lynx\r\nContent-Type: {}\r\n", response.status,
-                                 reason_phrase(response.status), response.content_type);
+std::string serialize_head(const HttpResponse& response, BodyFraming framing, bool keep_alive, std::int64_t unix_seconds) {
+  std::string head =
+      fmt::format("HTTP/1.1 {} {}\r\nServer: lynx\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\nContent-Type: {}\r\n", response.status,
+                  reason_phrase(response.status), fmt::gmtime(static_cast<std::time_t>(unix_seconds)), response.content_type);
   for (const auto& [key, value] : response.headers) head += fmt::format("{}: {}\r\n", key, value);
   switch (framing) {
     case BodyFraming::kLength:

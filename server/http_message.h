@@ -45,8 +45,8 @@ enum class BodyFraming {
 /// Splits a request target ("/a%20b?x=1", "http://host/a") into the decoded path; false when an escape is broken or holds a NUL.
 bool decode_target(std::string_view target, std::string* path);
 
-/// The status line and headers, ready for the wire. `keep_alive` decides the Connection header.
-std::string serialize_head(const HttpResponse& response, BodyFraming framing, bool keep_alive);
+/// The status line and headers, ready for the wire. `keep_alive` decides the Connection header; `unix_seconds` is the Date.
+std::string serialize_head(const HttpResponse& response, BodyFraming framing, bool keep_alive, std::int64_t unix_seconds);
 
 /// Answers one request; given to the handler, may be kept and called from any thread. Exactly one of send() or the stream calls
 /// produces the response. When the client is gone, calls do nothing.

@@ -141,6 +141,9 @@ ApiResult<CompletionRequest> parse_completion_request(const Json& body, const Re
   auto prompts = parse_prompts(body, limits);
   if (!prompts.ok()) return prompts.error();
   request.prompts = std::move(prompts.value());
+  if (request.prompts.size() * static_cast<std::size_t>(request.options.choices) > kMaxTotalChoices) {
+    return field_error("n", fmt::format("prompts times 'n' may be at most {}", kMaxTotalChoices));
+  }
   return request;
 }
 

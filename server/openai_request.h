@@ -16,6 +16,7 @@ namespace lynx::server {
 
 inline constexpr int kMaxChoices = 128;
 inline constexpr int kMaxPrompts = 1024;
+inline constexpr int kMaxTotalChoices = 2048;  ///< Prompts times n.
 inline constexpr int kMaxStopStrings = 16;
 inline constexpr int kMaxStopBytes = 1024;
 inline constexpr int kMaxTopLogprobs = 20;

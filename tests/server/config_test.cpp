@@ -99,6 +99,13 @@ TEST_CASE("every option can be set by flag, environment and file, in this preced
   }
 }
 
+TEST_CASE("a flag given twice: the last one counts") {
+  const CommandLine line = parse({"--threads", "3", "--aggregated", "--threads=4", "--aggregated=false"});
+  REQUIRE(line.config);
+  CHECK(line.config->threads == 4);
+  CHECK_FALSE(line.config->aggregated);
+}
+
 TEST_CASE("print-config is read back to the same settings") {
   std::vector<std::string> arguments;
   for (const ConfigOption& option : config_options())
@@ -168,6 +175,18 @@ TEST_CASE("what is wrong is named, with where it came from, and exits 2") {
     CHECK(line.exit_code == kExitUsage);
     CHECK(line.err.find(each.mention) != std::string::npos);
   }
+}
+
+TEST_CASE("the committed configurations are valid") {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("configs")) {
+    const CommandLine line = parse({"--config", entry.path().string()});
+    INFO(entry.path() << ": " << line.err);
+    REQUIRE(line.config);
+    CHECK(line.config->aggregated);
+    ++files;
+  }
+  CHECK(files > 0);
 }
 
 TEST_CASE("unknown LYNX_ variables are warned about, those of the tests are not") {

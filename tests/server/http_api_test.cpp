@@ -280,6 +280,24 @@ TEST_CASE("failures before the first token have their HTTP status, later ones an
   CHECK(front.idle());
 }
 
+TEST_CASE("generations that are still running at the end are told so") {
+  Front front;
+  front.engine.pause(true);
+  HttpClient unary(front.port());
+  unary.send_request("POST", "/v1/chat/completions", chat_body());
+  HttpClient streaming(front.port());
+  streaming.send_request("POST", "/v1/chat/completions", chat_body(R"("stream":true)"));
+  REQUIRE(Front::eventually([&] { return front.engine.live() == 2; }));
+  front.engine.step(2);
+  streaming.receive_until("\"content\":\"?\"");
+  front.api->abort_generations();
+  CHECK(unary.receive()->status == 503);
+  const auto response = streaming.receive();
+  REQUIRE(response);
+  CHECK(events_of(*response).back()["error"]["code"] == "draining");
+  CHECK(front.engine.cancelled_total() == 2);
+}
+
 TEST_CASE("one prompt that cannot be queued takes its siblings with it") {
   Front front;
   front.engine.pause(true);

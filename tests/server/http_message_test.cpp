@@ -24,14 +24,16 @@ TEST_CASE("request targets become decoded paths") {
 
 TEST_CASE("heads are framed for whole, headless and streamed bodies") {
   HttpResponse response{.headers = {{"X-A", "b"}}, .body = "12345"};
-  const std::string whole = serialize_head(response, BodyFraming::kLength, true);
+  const std::string whole = serialize_head(response, BodyFraming::kLength, true, 784111777);
   CHECK(whole.starts_with("HTTP/1.1 200 OK\r\n"));
   CHECK(whole.find("\r\nContent-Length: 5\r\n") != std::string::npos);
   CHECK(whole.find("\r\nX-A: b\r\n") != std::string::npos);
+  CHECK(whole.find("\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n") != std::string::npos);
   CHECK(whole.ends_with("Connection: keep-alive\r\n\r\n"));
-  CHECK(serialize_head(response, BodyFraming::kHeadOnly, false).ends_with("Content-Length: 5\r\nConnection: close\r\n\r\n"));
-  CHECK(serialize_head(response, BodyFraming::kChunked, true).find("Transfer-Encoding: chunked") != std::string::npos);
-  CHECK(serialize_head(response, BodyFraming::kToEnd, false).find("Content-Length") == std::string::npos);
+  CHECK(serialize_head(response, BodyFraming::kHeadOnly, false, 784111777)
+            .ends_with("Content-Length: 5\r\nConnection: close\r\n\r\n"));
+  CHECK(serialize_head(response, BodyFraming::kChunked, true, 784111777).find("Transfer-Encoding: chunked") != std::string::npos);
+  CHECK(serialize_head(response, BodyFraming::kToEnd, false, 784111777).find("Content-Length") == std::string::npos);
 }
 
 TEST_CASE("an exchange delivers one whole response and nothing after it") {

@@ -204,6 +204,10 @@ TEST_CASE("prompts: a string, strings, tokens, lists of tokens") {
   check_param(completion("", "[[1],[-1]]"), "prompt[1][0]");
   check_param(completion("", "[[1],\"a\"]"), "prompt[1]");
   check_param(completion("", "[true]"), "prompt[0]");
+  std::string many = "[\"a\"";
+  for (int i = 1; i < 100; ++i) many += ",\"a\"";
+  CHECK(completion(R"("n":20)", many + "]").ok());
+  check_param(completion(R"("n":21)", many + "]"), "n");
 }
 
 TEST_CASE("message content: string, null, nothing, parts") {
