@@ -268,7 +268,9 @@ std::string format_percent(std::string_view format, const Value& values, Budget&
     append_percent_value(out, format[at], is_tuple ? sequence->items[next] : values, budget);
     ++next;
   }
-  if (next < count && values.as_dict() == nullptr) {
+  // Python takes everything with members but a tuple or a text for a mapping, which may hold more than the format asks for.
+  const bool mapping = values.as_dict() != nullptr || values.is_undefined() || (sequence != nullptr && !is_tuple);
+  if (next < count && !mapping) {
     fail("not all arguments converted during string formatting");
   }
   return out;

@@ -54,6 +54,7 @@ Value make_dict_of(const Arguments& arguments, Budget& budget) {
     fail("dict expected at most 1 argument, got {}", arguments.positional.size());
   }
   for (const Value& source : arguments.positional) {
+    require_defined(source);
     if (const Dict* dict = source.as_dict()) {
       entries = dict->entries;
       continue;

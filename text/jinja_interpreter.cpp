@@ -215,11 +215,11 @@ Value Interpreter::call_macro(const MacroStatement& macro, const Arguments& argu
   }
   Scope scope(&root_);
   const ScopeGuard guard(*this, scope);
-  for (const auto& [name, value] : arguments.named) {
+  for (const auto& argument : arguments.named) {
     const auto found =
-        std::find_if(parameters.begin(), parameters.end(), [&](const auto& parameter) { return parameter.name == name; });
+        std::find_if(parameters.begin(), parameters.end(), [&](const auto& parameter) { return parameter.name == argument.first; });
     if (found - parameters.begin() < static_cast<std::ptrdiff_t>(arguments.positional.size()) || found == parameters.end()) {
-      fail("macro '{}' takes no keyword argument '{}'", macro.name, name);
+      fail("macro '{}' takes no keyword argument '{}'", macro.name, argument.first);
     }
   }
   std::vector<std::size_t> missing;

@@ -91,7 +91,7 @@ ExpressionPtr ExpressionParser::parse_attribute(ExpressionPtr object) {
 ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr object) {
   const int line = tokens_.next().line;
   std::vector<ExpressionPtr> keys;
-  while (!tokens_.is_operator("]")) {
+  do {
     ExpressionPtr key = tokens_.is_operator(":") ? nullptr : parse_expression();
     if (tokens_.is_operator(":")) {
       if (!keys.empty()) {
@@ -100,10 +100,7 @@ ExpressionPtr ExpressionParser::parse_subscript(ExpressionPtr object) {
       return parse_slice(std::move(object), std::move(key), line);
     }
     keys.push_back(std::move(key));
-    if (!tokens_.is_operator("]")) {
-      tokens_.expect_operator(",");
-    }
-  }
+  } while (tokens_.skip_operator(","));
   tokens_.expect_operator("]");
   ExpressionPtr key =
       keys.size() == 1 ? std::move(keys.front()) : make_expression(line, ListExpression{SequenceKind::kTuple, std::move(keys)});
