@@ -1,5 +1,6 @@
 #include "model/gguf_model.h"
 
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "model/gguf_llama.h"
 #include "model/gguf_tokenizer.h"
 #include "model/untrusted_text.h"
+#include "text/utf8.h"
 
 namespace lynx::model {
 namespace {
@@ -53,6 +55,10 @@ Result<ModelContents> open_gguf(const std::string& path) {
     log_warning(
         "the file names no pre-tokenizer; GPT-2's is used, and text may be cut in other places than the model was trained on",
         {{"file", path}});
+  }
+  if (contents->config.name.empty()) {
+    const std::string stem = std::filesystem::path(path).stem().string();
+    if (!text::find_invalid_utf8(stem)) contents->config.name = stem;
   }
   contents->files.push_back(std::move(mapping));
   return contents;

@@ -29,11 +29,6 @@ struct Directory {
   Result<std::optional<json>> read(std::string_view name, std::size_t most_bytes) const {
     return read_json_file(path, name, most_bytes);
   }
-  Result<json> require(std::string_view name, std::size_t most_bytes) const {
-    LYNX_TRY(auto parsed, read(name, most_bytes));
-    if (!parsed) return not_found(fmt::format("{}/{}: no such file", path, name));
-    return std::move(*parsed);
-  }
   Status blame(std::string_view name, const Status& status) const { return status.with_context(fmt::format("{}/{}", path, name)); }
 };
 
@@ -92,8 +87,11 @@ void ignore_derived_tensors(const ModelConfig& config, TensorTable& table) {
 }
 
 Result<HfConfig> read_config(const Directory& directory) {
-  LYNX_TRY(const json root, directory.require("config.json", kMostConfigBytes));
-  auto config = parse_hf_config(root);
+  LYNX_TRY(const auto root, directory.read("config.json", kMostConfigBytes));
+  if (!root) {
+    return not_found(directory.path + "/config.json: no such file (a GGUF model is named by its file, not by its directory)");
+  }
+  auto config = parse_hf_config(*root);
   if (!config.ok()) return directory.blame("config.json", config.status());
   LYNX_TRY(const auto generation, directory.read("generation_config.json", kMostConfigBytes));
   if (generation) {

@@ -3,49 +3,87 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
-#include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "common/units.h"
 #include "model/mapped_file.h"
+#include "model/untrusted_text.h"
 
 namespace lynx::model {
 namespace {
 
 using nlohmann::json;
 
-constexpr int kMostDepth = 32;
+constexpr std::size_t kMostDepth = 32;
 
-/// Stops the parser, which knows no bounds of its own.
-class Refusal : public std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// Watches the parser: nesting, and keys that would overwrite each other.
-class Guard {
+/// Builds the tree and watches over it: nesting, and keys that would overwrite each other. (The library's own parser knows no
+/// bounds, and with a callback it takes quadratic time on lists of objects.)
+class TreeBuilder final : public nlohmann::json_sax<json> {
  public:
-  bool operator()(int depth, json::parse_event_t event, const json& parsed) {
-    if (depth > kMostDepth) throw Refusal("nested too deeply");
-    if (event == json::parse_event_t::object_start) {
-      keys_.push_back(0);
-    } else if (event == json::parse_event_t::key) {
-      ++keys_.back();
-    } else if (event == json::parse_event_t::object_end) {
-      if (parsed.size() != keys_.back()) throw Refusal(duplicate_message(parsed));
-      keys_.pop_back();
-    }
-    return true;
+  Result<json> take(bool complete) {
+    if (!complete) return invalid_argument(refusal_);
+    return std::move(root_);
+  }
+
+  bool null() override { return put(nullptr) != nullptr; }
+  bool boolean(bool value) override { return put(value) != nullptr; }
+  bool number_integer(number_integer_t value) override { return put(value) != nullptr; }
+  bool number_unsigned(number_unsigned_t value) override { return put(value) != nullptr; }
+  bool number_float(number_float_t value, const string_t&) override { return put(value) != nullptr; }
+  bool string(string_t& value) override { return put(std::move(value)) != nullptr; }
+  bool binary(binary_t&) override { return refuse("binary values"); }
+
+  bool start_object(std::size_t) override { return open(json::object()); }
+  bool start_array(std::size_t) override { return open(json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    const auto [place, added] = open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
+    value_ = &place->second;
+    return added || refuse(fmt::format("key {} appears twice in one object", quote(name)));
+  }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    return refuse(fmt::format("not valid JSON at byte {}", position));
   }
 
  private:
-  static std::string duplicate_message(const json& object) {
-    return object.empty() ? "an object has a duplicate key"
-                          : fmt::format("a key appears twice in the object that starts with '{:.40}'", object.begin().key());
+  bool refuse(std::string reason) {
+    refusal_ = std::move(reason);
+    return false;
   }
 
-  std::vector<std::size_t> keys_;
+  /// Places a value where the parser is: the root, the end of a list, or behind the last key. An open list does not grow while a
+  /// value inside it is open, so the pointers in open_ hold.
+  json* put(json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    if (open_.back()->is_array()) return &open_.back()->get_ref<json::array_t&>().emplace_back(std::move(value));
+    *value_ = std::move(value);
+    return value_;
+  }
+
+  bool open(json container) {
+    if (open_.size() == kMostDepth) return refuse("nested too deeply");
+    open_.push_back(put(std::move(container)));
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  json root_;
+  std::vector<json*> open_;
+  json* value_ = nullptr;
+  std::string refusal_;
 };
 
 Status wrong_type(const char* key, std::string_view expected) {
@@ -55,16 +93,11 @@ Status wrong_type(const char* key, std::string_view expected) {
 }  // namespace
 
 Result<json> parse_json(std::string_view text) {
-  Guard guard;
+  TreeBuilder builder;
   try {
-    return json::parse(text.begin(), text.end(),
-                       [&guard](int depth, json::parse_event_t event, json& parsed) { return guard(depth, event, parsed); });
-  } catch (const Refusal& refusal) {
-    return invalid_argument(refusal.what());
-  } catch (const json::parse_error& error) {
-    return invalid_argument(fmt::format("not valid JSON at byte {}", error.byte));
-  } catch (const std::exception& error) {
-    return invalid_argument(fmt::format("not usable JSON: {:.100}", error.what()));
+    return builder.take(json::sax_parse(text.begin(), text.end(), &builder));
+  } catch (const std::exception& error) {  // Memory.
+    return resource_exhausted(fmt::format("JSON of {} bytes: {}", text.size(), error.what()));
   }
 }
 

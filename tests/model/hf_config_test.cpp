@@ -125,7 +125,7 @@ TEST_CASE("JSON is bounded before it is believed") {
   CHECK(parse_json(std::string(32, '[') + std::string(32, ']')).ok());
   refused(std::string(34, '[') + std::string(34, ']'), "nested too deeply");
   refused(std::string(1000000, '['), "nested too deeply");
-  refused(R"({"a": {"b": 1, "c": 2, "b": 3}})", "appears twice");
+  refused(R"({"a": {"b": 1, "c": 2, "b": 3}})", "key 'b' appears twice");
   refused(R"({"a": 1, "a": {"b": 2}})", "appears twice");
   refused("{\"a\": \"\xff\"}", "not valid JSON");
   refused("{\"a\": 1e999}", "JSON");
