@@ -44,6 +44,10 @@ if [ "$install" = 1 ]; then
 fi
 
 export LYNX_TEST_PYTHON="${LYNX_TEST_PYTHON:-$root/.venv/bin/python}"
-build "$preset"
+case "$preset" in
+  asan-ubsan) build "$preset" tests_sanitize ;;
+  tsan) build "$preset" tests_threads ;;
+  *) build "$preset" ;;
+esac
 step "testing ($preset)"
 ctest --preset "$preset" "$@"

@@ -5,8 +5,8 @@ lynx_test(text_chat
     chat_limits_test.cpp
     chat_mutation_test.cpp
     chat_template_test.cpp
-  LINKS lynx_text)
-set_tests_properties(text_chat PROPERTIES LABELS "sanitize;threads")
+  LINKS lynx_text
+  LABELS sanitize)
 
 add_executable(lynx_render_template render_template_tool.cpp)
 target_link_libraries(lynx_render_template PRIVATE lynx_text)
