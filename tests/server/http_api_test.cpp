@@ -295,6 +295,7 @@ TEST_CASE("generations that are still running at the end are told so") {
   const auto response = streaming.receive();
   REQUIRE(response);
   CHECK(events_of(*response).back()["error"]["code"] == "draining");
+  CHECK(front.idle());
   CHECK(front.engine.cancelled_total() == 2);
 }
 

@@ -59,7 +59,9 @@ def check_functions(name: str, lines: list[str], report) -> None:
         if not line.rstrip().endswith("{") or CONTROL.match(line):
             continue
         head = start
-        while head > 0 and lines[head].count(")") > lines[head].count("(") and start - head < 12:
+        # Up to the first line of the parameters, over a constructor's initializers.
+        while head > 0 and start - head < 20 and (lines[head].count(")") > lines[head].count("(") or re.match(r"^\s+: ", lines[head])
+                                                  or re.match(r"^\s+\w+_\(.*\),$", lines[head - 1]) or re.match(r"^\s+: .*,$", lines[head - 1])):
             head -= 1
         text = " ".join(lines[head : start + 1])
         if "(" not in text or CONTROL.match(lines[head]) or re.search(r"=\s*\{$|[,(]\s*\{$", text.rstrip()):
