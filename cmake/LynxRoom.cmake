@@ -16,7 +16,7 @@ endfunction()
 function(lynx_isa_sources name isa)
   set(flags_avx2 "-mavx2;-mfma;-mf16c;-mbmi2")
   # GCC 12 takes the undefined operand inside its own AVX-512 intrinsics for a mistake of ours (bug 105593).
-  set(flags_avx512bf16 "${flags_avx2};$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vbmi;-mavx512bf16;-mprefer-vector-width=512")
+  set(flags_avx512bf16 "${flags_avx2};$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>;$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vbmi;-mavx512bf16;-mprefer-vector-width=512")
   set(flags_amx "${flags_avx512bf16}")
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${flags_${isa}}")
 endfunction()
