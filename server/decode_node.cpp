@@ -203,18 +203,20 @@ int run_decode_node(const Config& config) {
   if (!listening.ok()) return report({kExitRuntime, listening.status()});
   const std::unique_ptr<HttpServer> server = std::move(listening).value();
   LoadedModel loaded;
+  std::optional<HttpApi> api;
+  // Their tasks use the API, so they end before it does.
   WorkerPool workers(kWorkers);
-  HttpApi api({std::move(api_keys)}, *server, workers, metrics);
-  server->start(api);
+  api.emplace(HttpApi::Options{std::move(api_keys)}, *server, workers, metrics);
+  server->start(*api);
   int exit_code = kExitClean;
   if (const auto failure = load(config, metrics, &loaded)) {
     exit_code = report(*failure);
   } else if (const Status status = write_port_file(config.port_file, server->port()); !status.ok()) {
     exit_code = report({kExitRuntime, status});
   } else {
-    api.set_backend(&loaded.backend);
+    api->set_backend(&loaded.backend);
     log_info("ready", {{"url", fmt::format("http://{}:{}", config.host, server->port())}});
-    exit_code = serve_until_signal(config, signal, api, *server, metrics, *loaded.engine);
+    exit_code = serve_until_signal(config, signal, *api, *server, metrics, *loaded.engine);
   }
   server->stop();
   return exit_code;
