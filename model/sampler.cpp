@@ -72,14 +72,16 @@ std::span<const float> shape_logits(std::span<const float> logits, const Samplin
   return scratch.logits;
 }
 
-/// When no logit is finite: the lowest id that min_tokens does not forbid.
-std::int32_t lowest_allowed(std::size_t vocabulary, const SamplingParams& params, const SampleContext& context) {
+/// When no logit is finite: the lowest id that min_tokens does not forbid. One pass over the vocabulary, however many end tokens.
+std::int32_t lowest_allowed(std::size_t vocabulary, const SamplingParams& params, const SampleContext& context,
+                            SampleScratch& scratch) {
   if (!masks_end_tokens(params, context)) return 0;
-  const auto& ends = context.end_tokens;
-  for (std::int32_t token = 0; static_cast<std::size_t>(token) < vocabulary; ++token) {
-    if (std::find(ends.begin(), ends.end(), token) == ends.end()) return token;
-  }
-  return 0;
+  scratch.counts.resize(vocabulary);
+  for (const std::int32_t token : context.end_tokens) scratch.counts[static_cast<std::size_t>(token)] = 1;
+  const auto allowed = std::find(scratch.counts.begin(), scratch.counts.end(), 0);
+  const auto lowest = allowed == scratch.counts.end() ? 0 : allowed - scratch.counts.begin();
+  for (const std::int32_t token : context.end_tokens) scratch.counts[static_cast<std::size_t>(token)] = 0;
+  return static_cast<std::int32_t>(lowest);
 }
 
 /// Steps 4 to 8 of the header for a temperature that is not greedy.
@@ -107,7 +109,7 @@ std::int32_t sample(std::span<const float> logits, const SamplingParams& params,
                     SampleScratch& scratch) {
   const std::span<const float> shaped = shape_logits(logits, params, context, scratch);
   const Best best = find_best(shaped);
-  if (best.value == kMasked) return lowest_allowed(logits.size(), params, context);
+  if (best.value == kMasked) return lowest_allowed(logits.size(), params, context, scratch);
   if (params.temperature < kGreedyTemperature) return best.token;
   return draw_token(shaped, best, params, key, scratch);
 }

@@ -41,7 +41,7 @@ struct SampleKey {
 struct SampleContext {
   std::span<const std::int32_t> prompt;
   std::span<const std::int32_t> generated;
-  std::span<const std::int32_t> end_tokens;  ///< Masked while generated.size() < min_tokens.
+  std::span<const std::int32_t> end_tokens;  ///< Masked while generated.size() < min_tokens. In any order; repeats only cost time.
 };
 
 /// Reusable working memory, so that the token path allocates nothing. One per thread. Its contents carry no meaning between calls.
@@ -52,8 +52,8 @@ struct SampleScratch {
   std::vector<std::pair<float, std::int32_t>> candidates;
 };
 
-/// The chosen token id. `logits` [vocabulary] is left as it is. Cost: a few passes over the vocabulary; the penalties cost as many
-/// steps as they look at tokens.
+/// The chosen token id. `logits` [vocabulary] is left as it is. Cost: a few passes over the vocabulary; penalties and end tokens
+/// cost as many steps as there are tokens to look at.
 std::int32_t sample(std::span<const float> logits, const SamplingParams& params, const SampleContext& context, SampleKey key,
                     SampleScratch& scratch);
 

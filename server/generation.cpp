@@ -58,7 +58,11 @@ Result<std::unique_ptr<Generation>> make_generation(GenerateRequest request, std
   request.max_tokens = std::min(request.max_tokens, max_model_len - static_cast<int>(request.prompt.size()));
   if (!request.sampling.seed) request.sampling.seed = draw_seed();
   if (!request.ignore_eos) generation->end_tokens = model_end_tokens;
-  generation->end_tokens.insert(generation->end_tokens.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
+  auto& ends = generation->end_tokens;
+  ends.insert(ends.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
+  // Looked at for every token: a client's long list must not cost more than the vocabulary.
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (int choice = 0; choice < request.choices; ++choice) {
     generation->choices.push_back({.tokens = {},
                                    .blocks = kv::BlockTable(pool),
@@ -90,7 +94,7 @@ std::int32_t Generation::token(int choice, int position) const {
 void Generation::add_token(int choice, TokenOutput token, std::string_view bytes) {
   GenerationChoice& c = at(choice);
   c.tokens.push_back(token.id);
-  const bool end = std::find(end_tokens.begin(), end_tokens.end(), token.id) != end_tokens.end();
+  const bool end = std::binary_search(end_tokens.begin(), end_tokens.end(), token.id);
   const bool last = static_cast<int>(c.tokens.size()) >= request.max_tokens;
   // An end token is no part of the text, unless the client asked for what stopped it.
   if (!end || request.include_stop_text) c.output.push(std::move(token), bytes);

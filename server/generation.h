@@ -42,7 +42,7 @@ struct Generation {
   scheduler::RequestId id = 0;
   GenerateRequest request;  ///< With max_tokens clamped and the seed drawn.
   std::shared_ptr<UpdateSink> sink;
-  std::vector<std::int32_t> end_tokens;  ///< Tokens that end a choice: the model's (not with ignore_eos) and stop_token_ids.
+  std::vector<std::int32_t> end_tokens;  ///< End a choice: the model's (not with ignore_eos) and stop_token_ids. Ascending, unique.
   std::vector<GenerationChoice> choices;
   std::vector<TokenOutput> prompt_scores;  ///< As far as computed; [0] has no logprob. Moved out with the first update.
   bool prompt_reported = false;

@@ -229,5 +229,22 @@ TEST_CASE("end tokens wait for min_tokens") {
   }
 }
 
+TEST_CASE("without a finite logit the lowest id that is no end token wins, however many end tokens there are") {
+  SampleScratch scratch;
+  SamplingParams params;
+  params.min_tokens = 1;
+  // A search of all end tokens for each id would not end in minutes here.
+  constexpr std::int32_t kVocabulary = 1 << 20;
+  const std::vector<float> logits(kVocabulary, -kInfinity);
+  std::vector<std::int32_t> ends;
+  for (std::int32_t token = kVocabulary - 2; token >= 0; --token) ends.insert(ends.end(), 2, token);
+  CHECK(sample(logits, params, {{}, {}, ends}, {1, 0, 0}, scratch) == kVocabulary - 1);
+  ends.push_back(kVocabulary - 1);
+  CHECK(sample(logits, params, {{}, {}, ends}, {1, 0, 0}, scratch) == 0);
+  const std::vector<std::int32_t> few = {2, 0, 1, 0};
+  CHECK(sample(logits, params, {{}, {}, few}, {1, 0, 0}, scratch) == 3);
+  CHECK(std::count(scratch.counts.begin(), scratch.counts.end(), 0) == kVocabulary);
+}
+
 }  // namespace
 }  // namespace lynx::model

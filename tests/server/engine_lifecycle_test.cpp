@@ -4,6 +4,8 @@
 #include <string>
 #include <thread>
 
+#include "kv/block_pool.h"
+#include "server/generation.h"
 #include "tests/catch.h"
 #include "tests/server/engine_fake.h"
 #include "tests/server/engine_reference.h"
@@ -265,4 +267,14 @@ TEST_CASE("metrics hear of every token, every row and every end") {
   CHECK(observer.ended == std::set<std::string>{"a", "b"});
   CHECK(observer.ordered);
   CHECK(observer.finish == FinishReason::kLength);
+}
+
+TEST_CASE("end tokens are kept once and in order, however the client lists them") {
+  GenerateRequest request = make_request("a", 3, 5);
+  request.ignore_eos = false;
+  request.stop_token_ids = {5, 2, 5, 3, 2};
+  kv::BlockPool blocks(1);
+  const auto made = make_generation(request, nullptr, {3, 4}, fake_vocabulary(), 64, &blocks);
+  REQUIRE(made.ok());
+  CHECK((*made)->end_tokens == std::vector<std::int32_t>{2, 3, 4, 5});
 }
