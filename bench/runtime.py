@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-MEASUREMENTS = [("prefill", 512), ("prefill", 2048), ("decode", 0, 32), ("decode", 2048, 32), ("decode", 4096, 32)]
+MEASUREMENTS = [("prefill", 512), ("prefill", 2048), ("decode", 0, 16), ("decode", 2048, 16)]
 
 
 class Worker:
