@@ -36,6 +36,12 @@ Status Batcher::check_capacity(const RequestShape& shape) const {
   return {};
 }
 
+int Batcher::largest_max_tokens(const RequestShape& shape) const {
+  const int tokens = RequestBlocks(shape.prompt_tokens, shape.choices, limits_.block_tokens).most_tokens_in(limits_.blocks);
+  // As above: the last token needs no room.
+  return tokens == 0 ? 0 : std::min(shape.max_tokens - 1, tokens - shape.prompt_tokens) + 1;
+}
+
 Status Batcher::submit(RequestId id, const RequestShape& shape) {
   LYNX_RETURN_IF_ERROR(check_capacity(shape));
   const auto queued = std::count_if(requests_.begin(), requests_.end(),

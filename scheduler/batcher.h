@@ -81,6 +81,10 @@ class Batcher {
   /// RESOURCE_EXHAUSTED naming the capacity if `shape` could never run. Depends on the limits alone.
   Status check_capacity(const RequestShape& shape) const;
 
+  /// The largest max_tokens, at most that of `shape`, with which the KV blocks hold all of its choices; 0 if not even one token
+  /// each fits. Depends on the limits alone.
+  int largest_max_tokens(const RequestShape& shape) const;
+
   // What happened. Calls that make no sense in the request's state (late ones, unknown ids) are ignored.
 
   /// A request arrived; ids ascend. Besides check_capacity: UNAVAILABLE when the queue is full, naming its size.

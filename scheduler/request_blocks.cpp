@@ -1,6 +1,8 @@
 #include "scheduler/request_blocks.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 namespace lynx::scheduler {
 
@@ -21,6 +23,13 @@ int RequestBlocks::tail_sharers() const {
 
 int RequestBlocks::blocks_at(int tokens) const {
   return tokens <= prompt_tokens_ ? prompt_blocks() : full_ + static_cast<int>(choices_.size()) * own_blocks_at(tokens);
+}
+
+int RequestBlocks::most_tokens_in(int blocks) const {
+  if (prompt_blocks() > blocks) return 0;
+  const int own = (blocks - full_) / static_cast<int>(choices_.size());
+  const std::int64_t tokens = (std::int64_t{full_} + own) * block_tokens_;
+  return static_cast<int>(std::clamp<std::int64_t>(tokens, prompt_tokens_, std::numeric_limits<int>::max()));
 }
 
 int RequestBlocks::held() const {

@@ -18,6 +18,9 @@ class RequestBlocks {
   /// Blocks held when every choice has `tokens` tokens (prompt included) and none has ended: the request's greatest need.
   int blocks_at(int tokens) const;
 
+  /// The most tokens each choice can have (prompt included) within `blocks`; 0 if not even the prompt fits.
+  int most_tokens_in(int blocks) const;
+
   /// Blocks held now.
   int held() const;
   int held_alone(int choice) const { return choices_[static_cast<std::size_t>(choice)].own; }

@@ -21,7 +21,9 @@ struct GenerateRequest {
   std::vector<std::int32_t> prompt;  ///< Not empty; ids inside the vocabulary; shorter than the context.
   model::SamplingParams sampling;
   int max_tokens = 16;  ///< Per choice; 0 only with prompt_logprobs. Clamped to the context by the engine.
-  int choices = 1;      ///< n: one prefill, then copy-on-write.
+  /// max_tokens is the rest of the context, no number of the client's: lowered to what the KV memory holds for all choices.
+  bool fit_max_tokens = false;
+  int choices = 1;  ///< n: one prefill, then copy-on-write.
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;
   bool include_stop_text = false;  ///< include_stop_str_in_output

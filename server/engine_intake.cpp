@@ -1,5 +1,6 @@
 #include "server/engine_intake.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <spdlog/fmt/fmt.h>
@@ -7,16 +8,20 @@
 namespace lynx::server {
 
 Status EngineIntake::submit(std::unique_ptr<Generation> generation) {
-  const GenerateRequest& request = generation->request;
-  const scheduler::RequestShape shape{.prompt_tokens = generation->prompt_tokens(),
-                                      .choices = request.choices,
-                                      .max_tokens = request.max_tokens,
-                                      .score_prompt = generation->scores_prompt()};
+  GenerateRequest& request = generation->request;
+  scheduler::RequestShape shape{.prompt_tokens = generation->prompt_tokens(),
+                                .choices = request.choices,
+                                .max_tokens = request.max_tokens,
+                                .score_prompt = generation->scores_prompt()};
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return {Code::kUnavailable, "the engine is draining and takes no new requests"};
     if (live_.count(request.request_id) > 0) {
       return invalid_argument(fmt::format("request_id '{}' is in use by a live request", request.request_id));
+    }
+    if (request.fit_max_tokens && request.max_tokens > 0) {
+      // At least one token: if that does not fit either, the batcher says why.
+      request.max_tokens = shape.max_tokens = std::max(1, batcher_.largest_max_tokens(shape));
     }
     LYNX_RETURN_IF_ERROR(batcher_.submit(next_id_, shape));
     generation->id = next_id_++;

@@ -42,6 +42,24 @@ TEST_CASE("a request that can never fit is refused, and the message names need a
   CHECK_THAT(too_many.message(), Catch::Contains("n = 9") && Catch::Contains("8 sequences"));
 }
 
+TEST_CASE("the largest max_tokens that fits is the last one that is not refused") {
+  for (const int blocks : {1, 2, 5, 10}) {
+    const Batcher batcher(limits(blocks));
+    for (const int prompt : {1, 63, 64, 65, 128, 191, 320, 640, 641}) {
+      for (int choices = 1; choices <= 8; ++choices) {
+        INFO(blocks << " blocks, prompt " << prompt << ", n " << choices);
+        RequestShape shape{.prompt_tokens = prompt, .choices = choices, .max_tokens = 1};
+        while (batcher.check_capacity(shape).ok()) ++shape.max_tokens;
+        const int fits = shape.max_tokens - 1;
+        shape.max_tokens = 1000;
+        CHECK(batcher.largest_max_tokens(shape) == fits);
+        shape.max_tokens = std::max(1, fits - 1);
+        CHECK(batcher.largest_max_tokens(shape) == std::min(fits, shape.max_tokens));
+      }
+    }
+  }
+}
+
 TEST_CASE("the waiting queue is bounded and names its size") {
   Batcher batcher(limits(10));
   for (RequestId id = 0; id < 4; ++id) CHECK(batcher.submit(id, {.prompt_tokens = 1, .max_tokens = 1}).ok());

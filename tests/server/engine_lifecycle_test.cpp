@@ -278,3 +278,40 @@ TEST_CASE("end tokens are kept once and in order, however the client lists them"
   REQUIRE(made.ok());
   CHECK((*made)->end_tokens == std::vector<std::int32_t>{2, 3, 4, 5});
 }
+
+TEST_CASE("a maximum that the client did not choose is lowered to what the KV memory holds for all choices") {
+  ThreadPool pool(1);
+  const auto engine = make_fake_engine({}, {.context = 512, .kv_blocks = 8}, &pool);
+  GenerateRequest request = make_request("a", 10, 502);
+  request.choices = 4;
+  auto unused = std::make_shared<CollectingSink>(4);
+  const Status refused = engine->submit(request, unused);
+  CHECK(refused.code() == Code::kResourceExhausted);
+  CHECK_THAT(refused.message(), Catch::Contains("capacity is 8"));
+
+  request.fit_max_tokens = true;
+  const Collected got = submit(*engine, request)->wait();
+  CHECK(got.error.ok());
+  CHECK(got.usage.completion_tokens == 4 * (2 * 64 - 10 + 1));  // Two blocks each; the last token needs no room.
+  for (const auto& choice : got.choices) CHECK(choice.finish == FinishReason::kLength);
+
+  GenerateRequest long_prompt = make_request("b", 8 * 64 - 1, 1);
+  long_prompt.choices = 2;
+  long_prompt.fit_max_tokens = true;
+  CHECK(submit(*engine, long_prompt)->wait().error.ok());
+  long_prompt.choices = 100;
+  const Status too_many = engine->submit(long_prompt, unused);
+  CHECK(too_many.code() == Code::kResourceExhausted);
+  check_all_free(*engine);
+}
+
+TEST_CASE("a prompt as long as the context can be scored") {
+  ThreadPool pool(1);
+  const auto engine = make_fake_engine({}, {.context = 128, .kv_blocks = 2}, &pool);
+  GenerateRequest request = make_request("a", 128, 0);
+  request.prompt_top_logprobs = 0;
+  const Collected got = submit(*engine, request)->wait();
+  CHECK(got.error.ok());
+  CHECK(got.prompt_tokens.size() == 128);
+  check_all_free(*engine);
+}
