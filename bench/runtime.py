@@ -85,10 +85,11 @@ def run_threads(args, threads: int) -> list[str]:
         print(lines[-1], file=sys.stderr, flush=True)
     lines.append("")
     lynx = loads.get("lynx")
-    if lynx:
-        extra = (lynx[1] - lynx[2] - lynx[3]) / 2**20
-        lines += [f"Lynx: load {lynx[0]:.2f} s; peak memory {lynx[1] / 2**20:.0f} MiB = packed weights {lynx[2] / 2**20:.0f} MiB + "
-                  f"KV cache {lynx[3] / 2**20:.0f} MiB + {extra:.0f} MiB.", ""]
+    peak = workers[0].ask("load")
+    if lynx and peak:
+        budget = (peak[2] + peak[3]) / 2**20 + 150
+        lines += [f"Lynx: load {lynx[0]:.2f} s; peak memory after these runs {peak[1] / 2**20:.0f} MiB, of at most packed weights "
+                  f"{peak[2] / 2**20:.0f} + KV cache {peak[3] / 2**20:.0f} + 150 = {budget:.0f} MiB.", ""]
     for worker in workers:
         if worker.error:
             lines += [f"{worker.name}: not run ({worker.error})", ""]
@@ -115,7 +116,7 @@ def main() -> None:
     args = parser.parse_args()
     lines = ["# CPU runtime next to its peers", "",
              "SmolLM2-135M-Instruct. Lynx and llama.cpp run the Q4_1 GGUF file, torch and vLLM the same weights in BF16. Tokens per second, minimum time of "
-             f"{args.repeats} repeats, engines taking turns; compare within a row only, the machine is shared.", "",
+             f"{args.repeats} repeats, engines taking turns; compare within a row only: the machine is shared, and a busy moment slows every engine of a row.", "",
              f"- {cpu_name()}, {datetime.date.today()}"]
     for python in (args.python, args.vllm_python):
         if python:
