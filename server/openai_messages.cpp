@@ -141,6 +141,8 @@ ApiResult<ChatPrompt> parse_chat_prompt(const Json& body) {
   if (const Json* kwargs = reader.find("chat_template_kwargs")) {
     if (!kwargs->is_object()) {
       reader.fail("chat_template_kwargs", "'chat_template_kwargs' must be an object");
+    } else if (kwargs->size() > kMaxTemplateKwargs) {
+      reader.fail("chat_template_kwargs", fmt::format("'chat_template_kwargs' may have at most {} keys", kMaxTemplateKwargs));
     } else if (kwargs->contains("messages")) {
       reader.fail("chat_template_kwargs.messages", "'chat_template_kwargs' must not replace the messages");
     } else {

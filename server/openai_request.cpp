@@ -23,6 +23,9 @@ void read_logit_bias(FieldReader& reader, int vocabulary, model::SamplingParams*
   const Json* bias = reader.find("logit_bias");
   if (bias == nullptr) return;
   if (!bias->is_object()) return reader.fail("logit_bias", "'logit_bias' must be an object of token id: bias");
+  if (bias->size() > kMaxLogitBiases) {
+    return reader.fail("logit_bias", fmt::format("'logit_bias' may hold at most {} token ids", kMaxLogitBiases));
+  }
   for (const auto& [key, value] : bias->items()) {
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -65,6 +68,7 @@ void read_stop(FieldReader& reader, std::vector<std::string>* stop) {
   const Json& list = value->is_string() ? one : *value;
   if (!list.is_array()) return reader.fail("stop", "'stop' must be a string or an array of strings");
   if (list.size() > kMaxStopStrings) return reader.fail("stop", fmt::format("'stop' may hold at most {} strings", kMaxStopStrings));
+  std::size_t total_bytes = 0;
   for (const Json& item : list) {
     if (!item.is_string()) return reader.fail("stop", fmt::format("'stop' must hold strings, not {}", json_kind(item)));
     auto text = item.get<std::string>();
@@ -72,7 +76,20 @@ void read_stop(FieldReader& reader, std::vector<std::string>* stop) {
     if (text.size() > kMaxStopBytes) {
       return reader.fail("stop", fmt::format("a stop string may have at most {} bytes", kMaxStopBytes));
     }
+    total_bytes += text.size();
     stop->push_back(std::move(text));
+  }
+  if (total_bytes > kMaxTotalStopBytes) {
+    reader.fail("stop", fmt::format("the stop strings together may have at most {} bytes", kMaxTotalStopBytes));
+  }
+}
+
+void read_stop_token_ids(FieldReader& reader, int vocabulary, std::vector<std::int32_t>* ids) {
+  *ids = reader.token_ids("stop_token_ids", vocabulary);
+  std::sort(ids->begin(), ids->end());
+  ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
+  if (ids->size() > kMaxStopTokenIds) {
+    reader.fail("stop_token_ids", fmt::format("'stop_token_ids' may hold at most {} different ids", kMaxStopTokenIds));
   }
 }
 
@@ -93,7 +110,7 @@ void read_options(FieldReader& reader, const RequestLimits& limits, GenerationOp
   read_sampling(reader, limits.vocabulary, &options->sampling);
   read_stop(reader, &options->stop);
   read_stream(reader, options);
-  options->stop_token_ids = reader.token_ids("stop_token_ids", limits.vocabulary);
+  read_stop_token_ids(reader, limits.vocabulary, &options->stop_token_ids);
   options->include_stop_text = reader.boolean("include_stop_str_in_output").value_or(false);
   options->ignore_eos = reader.boolean("ignore_eos").value_or(false);
   if (const auto n = reader.integer("n", 1, kMaxChoices)) options->choices = static_cast<int>(*n);
@@ -107,6 +124,21 @@ void check_min_tokens(FieldReader& reader, const GenerationOptions& options) {
     reader.fail("min_tokens", fmt::format("'min_tokens' ({}) must not be above the maximum of {} tokens",
                                           options.sampling.min_tokens, *options.max_tokens));
   }
+}
+
+/// Every prompt is a request of its own to the engine, with its own copy of the options' lists.
+std::optional<ApiError> check_prompt_count(std::size_t prompts, const GenerationOptions& options) {
+  if (prompts * static_cast<std::size_t>(options.choices) > kMaxTotalChoices) {
+    return field_error("n", fmt::format("prompts times 'n' may be at most {}", kMaxTotalChoices));
+  }
+  std::size_t kept = options.stop_token_ids.size() + options.sampling.logit_bias.size();
+  for (const std::string& stop : options.stop) kept += stop.size();
+  if (prompts * kept > kMaxPromptOptions) {
+    return field_error("prompt", fmt::format("prompts times the entries of 'stop_token_ids' and 'logit_bias' and the bytes of "
+                                             "'stop' may be at most {}; send fewer prompts in one request",
+                                             kMaxPromptOptions));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -141,9 +173,7 @@ ApiResult<CompletionRequest> parse_completion_request(const Json& body, const Re
   auto prompts = parse_prompts(body, limits);
   if (!prompts.ok()) return prompts.error();
   request.prompts = std::move(prompts.value());
-  if (request.prompts.size() * static_cast<std::size_t>(request.options.choices) > kMaxTotalChoices) {
-    return field_error("n", fmt::format("prompts times 'n' may be at most {}", kMaxTotalChoices));
-  }
+  if (auto error = check_prompt_count(request.prompts.size(), request.options)) return *error;
   return request;
 }
 

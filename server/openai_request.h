@@ -18,7 +18,12 @@ inline constexpr int kMaxChoices = 128;
 inline constexpr int kMaxPrompts = 1024;
 inline constexpr int kMaxTotalChoices = 2048;  ///< Prompts times n.
 inline constexpr int kMaxStopStrings = 16;
-inline constexpr int kMaxStopBytes = 1024;
+inline constexpr int kMaxStopBytes = 1024;       ///< Of one stop string.
+inline constexpr int kMaxTotalStopBytes = 4096;  ///< Of all of them.
+inline constexpr int kMaxStopTokenIds = 1024;    ///< Different ones.
+inline constexpr int kMaxLogitBiases = 4096;
+inline constexpr int kMaxPromptOptions = 1 << 19;  ///< Prompts times what each keeps: stop bytes, stop_token_ids, logit_bias.
+inline constexpr int kMaxTemplateKwargs = 256;
 inline constexpr int kMaxTopLogprobs = 20;
 
 /// What the served model allows.

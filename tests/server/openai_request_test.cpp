@@ -149,6 +149,47 @@ TEST_CASE("errors inside arrays and objects, and between fields, name the place"
   check_param(completion(R"("echo":true,"max_tokens":-1)"), "max_tokens");
 }
 
+TEST_CASE("what every prompt keeps a copy of is bounded") {
+  const auto list = [](int count, const auto& item) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i > 0 ? "," : "") + item(i);
+    return text;
+  };
+  const auto number = [](int i) { return std::to_string(i); };
+  const auto bias = [](int i) { return "\"" + std::to_string(i) + "\":1"; };
+  const auto stop = [](int i) { return "\"" + std::string(1023, 'x') + static_cast<char>('a' + i) + "\""; };
+  const RequestLimits large{.model_names = {"tiny"}, .vocabulary = 10'000, .max_model_len = 256};
+  const auto parse = [&](const std::string& extra, int prompts = 1) {
+    const auto prompt = [](int) { return std::string("\"a\""); };
+    auto json = parse_json_object(R"({"prompt":[)" + list(prompts, prompt) + "]," + extra + "}");
+    REQUIRE(json.ok());
+    return parse_completion_request(json.value(), large);
+  };
+  CHECK(parse(R"("stop_token_ids":[)" + list(1024, number) + "]").ok());
+  check_param(parse(R"("stop_token_ids":[)" + list(1025, number) + "]"), "stop_token_ids");
+  const auto repeated = parse(R"("stop_token_ids":[)" + list(5000, [](int i) { return std::to_string(7 - i % 2); }) + "]");
+  REQUIRE(repeated.ok());
+  CHECK(repeated.value().options.stop_token_ids == std::vector<std::int32_t>{6, 7});
+  CHECK(parse(R"("logit_bias":{)" + list(4096, bias) + "}").ok());
+  check_param(parse(R"("logit_bias":{)" + list(4097, bias) + "}"), "logit_bias");
+  CHECK(parse(R"("stop":[)" + list(4, stop) + "]").ok());
+  check_param(parse(R"("stop":[)" + list(5, stop) + "]"), "stop");
+  const std::string most = R"("logit_bias":{)" + list(4096, bias) + "}";
+  CHECK(parse(most, 128).ok());
+  check_param(parse(most, 129), "prompt");
+  check_param(parse(R"("stop":[)" + list(4, stop) + "]", 129), "prompt");
+}
+
+TEST_CASE("template options are bounded in number") {
+  const auto kwargs = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i > 0 ? ",\"k" : "\"k") + std::to_string(i) + "\":0";
+    return R"("chat_template_kwargs":{)" + text + "}";
+  };
+  CHECK(chat(kwargs(256)).ok());
+  check_param(chat(kwargs(257)), "chat_template_kwargs");
+}
+
 TEST_CASE("null is absent, unknown fields are ignored, harmless values of unsupported ones pass") {
   CHECK(chat(R"("temperature":null,"stop":null,"tools":null,"n":null,"seed":null,"stream_options":null,"lynx":null)").ok());
   CHECK(chat(R"("user":"u","metadata":{"a":"b"},"store":true,"no_such_field":[1],"service_tier":"auto")").ok());
