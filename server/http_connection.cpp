@@ -155,8 +155,9 @@ HttpConnection::Awaitable<HttpConnection::ReadResult> HttpConnection::feed(Parse
     std::size_t used = 0;
     if (!input_.empty()) {
       parse_error_ = {};
-      used = parser.put(net::buffer(std::as_const(input_)), parse_error_);
-      input_.erase(0, used);
+      const std::string_view pending = input_.view();
+      used = parser.put(net::buffer(pending.data(), pending.size()), parse_error_);
+      input_.consume(used);
       if (parse_error_ && parse_error_ != http::error::need_more) co_return ReadResult::kFailed;
       parse_error_ = {};
       body_bytes_ = parser.get().body().size();

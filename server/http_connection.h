@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "server/http_exchange.h"
+#include "server/http_input.h"
 #include "server/http_message.h"
 #include "server/http_server.h"
 
@@ -86,7 +87,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   bool discard_input_ = false;
   bool writing_ = false;
   boost::beast::error_code parse_error_;
-  std::string input_;  ///< Bytes read and not yet parsed.
+  HttpInput input_;
   std::string client_request_id_;
   std::size_t body_bytes_ = 0;     ///< Of the request being read or answered.
   std::size_t charged_bytes_ = 0;  ///< This connection's part of HttpServerState::request_bytes.

@@ -1,10 +1,13 @@
 #include "server/http_message.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "server/http_exchange.h"
+#include "server/http_input.h"
 #include "tests/catch.h"
 
 namespace lynx::server {
@@ -34,6 +37,26 @@ TEST_CASE("heads are framed for whole, headless and streamed bodies") {
             .ends_with("Content-Length: 5\r\nConnection: close\r\n\r\n"));
   CHECK(serialize_head(response, BodyFraming::kChunked, true, 784111777).find("Transfer-Encoding: chunked") != std::string::npos);
   CHECK(serialize_head(response, BodyFraming::kToEnd, false, 784111777).find("Content-Length") == std::string::npos);
+}
+
+TEST_CASE("input is taken from the front without moving the rest each time") {
+  constexpr std::size_t kRequests = 100'000;
+  std::string all;
+  for (std::size_t i = 0; i < kRequests; ++i) all += fmt::format("{:08}", i);
+  HttpInput input;
+  input.append(all.data(), all.size());
+  std::size_t moved_bytes = 0;
+  for (std::size_t i = 0; i < kRequests; ++i) {
+    REQUIRE(input.size() == all.size() - 8 * i);
+    const std::string_view front = input.view();
+    REQUIRE(front.substr(0, 8) == std::string_view(all).substr(8 * i, 8));
+    input.consume(8);
+    if (!input.empty() && input.view().data() != front.data() + 8) moved_bytes += input.size();
+  }
+  CHECK(input.empty());
+  CHECK(moved_bytes <= all.size());
+  input.append("x", 1);
+  CHECK(input.view() == "x");
 }
 
 TEST_CASE("an exchange delivers one whole response and nothing after it") {
