@@ -83,14 +83,15 @@ ApiResult<EncodedPrompt> encode_chat(const ChatPrompt& prompt, const TextTools& 
 }
 
 ApiResult<GenerateRequest> make_generate_request(const GenerationOptions& options, std::vector<std::int32_t> tokens,
-                                                 std::string request_id, int max_model_len) {
+                                                 std::string request_id, int max_model_len, const std::string& path) {
   const int room = max_model_len - static_cast<int>(tokens.size());
-  if (room <= 0) {
-    return plain_error(
-        400,
-        fmt::format("This model's maximum context length is {} tokens, but the prompt has {} tokens and at least one "
-                    "more is needed for the answer. Please shorten the prompt.",
-                    max_model_len, tokens.size()),
+  const bool generates = options.max_tokens != 0;
+  if (room < (generates ? 1 : 0)) {
+    return field_error(
+        path,
+        fmt::format("This model's maximum context length is {} tokens, but the prompt has {} tokens{}. Please "
+                    "shorten the prompt.",
+                    max_model_len, tokens.size(), generates ? " and at least one more is needed for the answer" : ""),
         "context_length_exceeded");
   }
   GenerateRequest request;
@@ -99,6 +100,7 @@ ApiResult<GenerateRequest> make_generate_request(const GenerationOptions& option
   request.sampling = options.sampling;
   if (!request.sampling.seed) request.sampling.seed = draw_seed();
   request.max_tokens = std::min(options.max_tokens.value_or(room), room);
+  request.fit_max_tokens = !options.max_tokens || *options.max_tokens > room;
   request.choices = options.choices;
   request.stop = options.stop;
   request.stop_token_ids = options.stop_token_ids;

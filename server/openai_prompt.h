@@ -33,9 +33,10 @@ ApiResult<EncodedPrompt> encode_prompt(const PromptInput& input, bool add_specia
 /// Renders the chat template and tokenizes the result; special tokens that the template writes out become tokens.
 ApiResult<EncodedPrompt> encode_chat(const ChatPrompt& prompt, const TextTools& tools);
 
-/// The engine's request. 400 context_length_exceeded with both numbers when the prompt leaves no room for a token; a maximum
-/// beyond the context is clamped, and absent means all of the rest. An absent seed is drawn here.
+/// The engine's request. 400 context_length_exceeded with both numbers, about the field `path`, when the prompt leaves no room for
+/// what is to be generated; a maximum beyond the context is clamped, and absent means all of the rest (either way the engine may
+/// lower it). An absent seed is drawn here.
 ApiResult<GenerateRequest> make_generate_request(const GenerationOptions& options, std::vector<std::int32_t> tokens,
-                                                 std::string request_id, int max_model_len);
+                                                 std::string request_id, int max_model_len, const std::string& path);
 
 }  // namespace lynx::server

@@ -247,6 +247,9 @@ TEST_CASE("a prompt that is too long is refused with both numbers before any str
   CHECK(error["code"] == "context_length_exceeded");
   CHECK(error["message"].get<std::string>().find("32") != std::string::npos);
   CHECK(error["message"].get<std::string>().find("40") != std::string::npos);
+  CHECK(error["param"] == "prompt");
+  const std::string many = R"({"prompt":["a",")" + std::string(40, 'x') + R"("]})";
+  CHECK(json_of(front.post("/v1/completions", many))["error"]["param"] == "prompt[1]");
   CHECK(front.engine.submitted_total() == 0);
 }
 

@@ -147,19 +147,42 @@ TEST_CASE("continue_final_message cuts behind the last message") {
 TEST_CASE("the engine's request: clamped, with a seed, and refused with both numbers when there is no room") {
   GenerationOptions options;
   options.max_tokens = 1000;
-  auto request = make_generate_request(options, std::vector<std::int32_t>(10, 'a'), "id", 16);
+  auto request = make_generate_request(options, std::vector<std::int32_t>(10, 'a'), "id", 16, "prompt[3]");
   REQUIRE(request.ok());
   CHECK(request.value().max_tokens == 6);
   CHECK(request.value().sampling.seed.has_value());
   options.max_tokens.reset();
   options.sampling.seed = 5;
-  request = make_generate_request(options, std::vector<std::int32_t>(15, 'a'), "id", 16);
+  request = make_generate_request(options, std::vector<std::int32_t>(15, 'a'), "id", 16, "prompt[3]");
   CHECK(request.value().max_tokens == 1);
   CHECK(request.value().sampling.seed == 5U);
-  const auto refused = make_generate_request(options, std::vector<std::int32_t>(16, 'a'), "id", 16);
+  const auto refused = make_generate_request(options, std::vector<std::int32_t>(16, 'a'), "id", 16, "prompt[3]");
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().code == "context_length_exceeded");
   CHECK(refused.error().message.find("16 tokens, but the prompt has 16 tokens") != std::string::npos);
+  CHECK(refused.error().param == "prompt[3]");
+}
+
+TEST_CASE("a maximum that the client chose stays its own; one that is the rest of the context may be lowered further") {
+  GenerationOptions options;
+  const auto fit = [&] { return make_generate_request(options, {1, 2}, "id", 16, "prompt").value().fit_max_tokens; };
+  CHECK(fit());
+  options.max_tokens = 15;
+  CHECK(fit());
+  options.max_tokens = 14;
+  CHECK_FALSE(fit());
+}
+
+TEST_CASE("when nothing is to be generated the prompt may be as long as the context") {
+  GenerationOptions options;
+  options.max_tokens = 0;
+  const auto all = make_generate_request(options, std::vector<std::int32_t>(16, 'a'), "id", 16, "prompt");
+  REQUIRE(all.ok());
+  CHECK(all.value().max_tokens == 0);
+  const auto beyond = make_generate_request(options, std::vector<std::int32_t>(17, 'a'), "id", 16, "prompt");
+  REQUIRE_FALSE(beyond.ok());
+  CHECK(beyond.error().code == "context_length_exceeded");
+  CHECK(beyond.error().message.find("one more") == std::string::npos);
 }
 
 }  // namespace lynx::server
