@@ -18,7 +18,8 @@ std::string_view json_kind(const Json& value) {
 }
 
 std::optional<std::int64_t> whole_number(const Json& value) {
-  constexpr double kTwoTo63 = 9223372036854775808.0;
+  // A larger integer arrives as a float when it is beyond 64 bits or written with an exponent, and may have been rounded.
+  constexpr double kTwoTo53 = 9007199254740992.0;
   if (value.is_number_unsigned()) {
     const auto number = value.get<std::uint64_t>();
     if (number > static_cast<std::uint64_t>(INT64_MAX)) return std::nullopt;
@@ -27,7 +28,7 @@ std::optional<std::int64_t> whole_number(const Json& value) {
   if (value.is_number_integer()) return value.get<std::int64_t>();
   if (!value.is_number_float()) return std::nullopt;
   const double number = value.get<double>();
-  if (std::trunc(number) != number || number < -kTwoTo63 || number >= kTwoTo63) return std::nullopt;
+  if (std::trunc(number) != number || std::abs(number) >= kTwoTo53) return std::nullopt;
   return static_cast<std::int64_t>(number);
 }
 
@@ -65,7 +66,7 @@ std::optional<std::int64_t> FieldReader::integer(std::string_view name, std::int
   if (value == nullptr) return std::nullopt;
   const auto number = whole_number(*value);
   if (!number) {
-    fail(name, value->is_number() ? fmt::format("'{}' must be a 64-bit integer", name)
+    fail(name, value->is_number() ? fmt::format("'{}' must be a 64-bit integer (below 2^53 if written as 1.0 or 1e0)", name)
                                   : fmt::format("'{}' must be an integer, not {}", name, json_kind(*value)));
     return std::nullopt;
   }

@@ -34,7 +34,7 @@ class FieldReader {
   std::optional<ApiError> error_;
 };
 
-/// A JSON number that is whole and fits; nullopt for everything else.
+/// A JSON number that is whole and exactly known (a float only below 2^53); nullopt for everything else.
 std::optional<std::int64_t> whole_number(const Json& value);
 
 /// "a string", "an object"…: what a wrong type is called in a message.

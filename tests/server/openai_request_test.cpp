@@ -100,7 +100,7 @@ TEST_CASE("a wrong type or range is a 400 that names the field") {
       {"frequency_penalty", {"-2.5"}},
       {"repetition_penalty", {"0"}},
       {"n", {"0", "129", R"("1")"}},
-      {"seed", {"1e30", "1.5", "9223372036854775808"}},
+      {"seed", {"1e30", "1.5", "9223372036854775808", "-9223372036854775809", "18446744073709551616", "9007199254740992.0"}},
       {"min_tokens", {"-1"}},
       {"max_tokens", {"0", "-5", "[]"}},
       {"ignore_eos", {"1"}},
@@ -202,6 +202,14 @@ TEST_CASE("max_completion_tokens beats max_tokens; beyond 32 bits is clamped, no
   CHECK(chat(R"("max_tokens":3)").value().options.max_tokens == 3);
   CHECK(chat(R"("max_tokens":9000000000)").value().options.max_tokens == INT32_MAX);
   CHECK(completion(R"("echo":true,"max_tokens":0)").value().options.max_tokens == 0);
+}
+
+TEST_CASE("whole numbers are exact up to their ends") {
+  const auto seed = [](const std::string& text) { return chat("\"seed\":" + text).value().options.sampling.seed; };
+  CHECK(seed("-9223372036854775808") == std::uint64_t{1} << 63);
+  CHECK(seed("9223372036854775807") == (std::uint64_t{1} << 63) - 1);
+  CHECK(seed("9007199254740991.0") == (std::uint64_t{1} << 53) - 1);
+  CHECK(seed("1e3") == 1000U);
 }
 
 TEST_CASE("an unknown model is a 404, an absent one is the served one") {
