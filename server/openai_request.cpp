@@ -29,7 +29,9 @@ void read_logit_bias(FieldReader& reader, int vocabulary, model::SamplingParams*
   for (const auto& [key, value] : bias->items()) {
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc{} || end != key.data() + key.size() || id < 0 || id >= vocabulary) {
+    // Another spelling ("01", "-0") could give one token two biases.
+    const bool canonical = error == std::errc{} && end == key.data() + key.size() && fmt::to_string(id) == key;
+    if (!canonical || id < 0 || id >= vocabulary) {
       return reader.fail("logit_bias", fmt::format("the keys of 'logit_bias' must be token ids from 0 to {}, not \"{}\"",
                                                    vocabulary - 1, key.substr(0, 64)));
     }
