@@ -84,7 +84,7 @@ void GenerationSession::echo(std::size_t index, const std::vector<TokenOutput>& 
   prompts_[index].echo_code_points = count_code_points(source.text);
   for (int i = 0; i < plan_.choices_per_prompt; ++i) {
     part.index = static_cast<int>(index) * plan_.choices_per_prompt + i;
-    emit(part);
+    emit(part, true);
   }
 }
 
@@ -95,23 +95,24 @@ void GenerationSession::begin_stream() {
   for (const ChoicePart& choice : choices_) write(role_chunk(plan_.head, choice.index));
 }
 
-/// Streams a part at once, or keeps it for the whole answer.
-void GenerationSession::emit(ChoicePart part) {
+/// Streams a part at once, or keeps it for the whole answer. `bulk`: its size says nothing about the client's speed.
+void GenerationSession::emit(ChoicePart part, bool bulk) {
   if (ended_) return;
   ChoicePart& choice = choices_[static_cast<std::size_t>(part.index)];
   if (!plan_.stream) return choice.append(std::move(part));
   const std::optional<FinishReason> finish = part.finish;
   const bool carries = !part.text.empty() || (plan_.with_logprobs && !part.tokens.empty());
   part.finish.reset();
-  if (carries) write(delta_chunk(plan_.head, part, plan_.with_logprobs, tokenizer_));
+  if (carries) write(delta_chunk(plan_.head, part, plan_.with_logprobs, tokenizer_), bulk);
   if (!finish) return;
   choice.finish = finish;
   write(delta_chunk(plan_.head, ChoicePart{.index = part.index, .finish = finish}, false, tokenizer_));
 }
 
-bool GenerationSession::write(const Json& chunk) {
+bool GenerationSession::write(const Json& chunk, bool bulk) {
   if (ended_) return false;
-  if (call_->event(sse_event(chunk))) return true;
+  std::string event = sse_event(chunk);
+  if (bulk ? call_->bulk_event(std::move(event)) : call_->event(std::move(event))) return true;
   cancel();
   return false;
 }

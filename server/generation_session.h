@@ -50,10 +50,10 @@ class GenerationSession final : public std::enable_shared_from_this<GenerationSe
   void on_update(std::size_t prompt, GenerationUpdate update);
   void echo(std::size_t prompt, const std::vector<TokenOutput>& tokens);
   void begin_stream();
-  void emit(ChoicePart part);
+  void emit(ChoicePart part, bool bulk = false);
   void complete();
   void cancel();
-  bool write(const Json& chunk);
+  bool write(const Json& chunk, bool bulk = false);
 
   GenerationPlan plan_;
   const std::shared_ptr<ApiCall> call_;

@@ -33,6 +33,7 @@ class ApiCall {
   /// Server-sent events.
   void begin_stream();
   bool event(std::string event) { return responder_->write(std::move(event)); }
+  bool bulk_event(std::string event) { return responder_->write_bulk(std::move(event)); }
   void end_stream();
   /// From now on a long silence begins the stream and sends comments, so that proxies and clients keep waiting.
   void keep_alive();

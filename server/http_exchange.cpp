@@ -5,7 +5,7 @@
 namespace lynx::server {
 
 HttpExchange::HttpExchange(std::size_t buffer_limit, std::function<void()> wake)
-    : buffer_limit_(buffer_limit), wake_(std::move(wake)) {}
+    : wake_(std::move(wake)), buffer_limit_(buffer_limit) {}
 
 void HttpExchange::wake_unlocked(std::unique_lock<std::mutex>& lock) {
   const bool wake = !std::exchange(wake_pending_, true);
@@ -46,11 +46,25 @@ bool HttpExchange::write(std::string piece) {
     pending_.overflowed = true;
     pending_.pieces.clear();
   } else {
-    buffered_bytes_ += piece.size();
-    pending_.pieces.push_back(std::move(piece));
+    push(std::move(piece));
   }
   wake_unlocked(lock);
   return !overflow;
+}
+
+bool HttpExchange::write_bulk(std::string piece) {
+  std::unique_lock lock(mutex_);
+  if (state_ != State::kStreaming || pending_.overflowed) return false;
+  // Room for the piece, and for what is written while it is being taken.
+  buffer_limit_ += 2 * piece.size();
+  push(std::move(piece));
+  wake_unlocked(lock);
+  return true;
+}
+
+void HttpExchange::push(std::string piece) {
+  buffered_bytes_ += piece.size();
+  pending_.pieces.push_back(std::move(piece));
 }
 
 void HttpExchange::end_stream() {
@@ -101,8 +115,7 @@ void HttpExchange::heartbeat() {
   const std::lock_guard lock(mutex_);
   if (!heartbeat_head_ || state_ == State::kComplete || state_ == State::kAborted) return;
   begin_stream_locked(*heartbeat_head_);
-  buffered_bytes_ += heartbeat_comment_.size();
-  pending_.pieces.push_back(heartbeat_comment_);
+  push(heartbeat_comment_);
 }
 
 void HttpExchange::abort() {

@@ -12,7 +12,8 @@
 namespace lynx::server {
 
 /// One request's answer on its way from a handler (any thread) to the connection (I/O thread). Holds at most `buffer_limit` bytes
-/// of a stream that the client has not taken yet; what goes beyond aborts this response and nobody else's.
+/// of a stream that the client has not taken yet, and twice what was written in bulk; what goes beyond aborts this response and
+/// nobody else's.
 class HttpExchange final : public Responder {
  public:
   /// `wake` is called from any thread when there is something to take; several calls may be merged into one.
@@ -21,6 +22,7 @@ class HttpExchange final : public Responder {
   bool send(HttpResponse response) override;
   void begin_stream(HttpResponse head) override;
   bool write(std::string piece) override;
+  bool write_bulk(std::string piece) override;
   void end_stream() override;
   void set_heartbeat(HttpResponse head, std::string comment) override;
   void on_abort(std::function<void()> callback) override;
@@ -47,14 +49,15 @@ class HttpExchange final : public Responder {
   enum class State { kOpen, kStreaming, kComplete, kAborted };
 
   void begin_stream_locked(HttpResponse head);
+  void push(std::string piece);
   void wake_unlocked(std::unique_lock<std::mutex>& lock);
 
-  const std::size_t buffer_limit_;
   const std::function<void()> wake_;
 
   mutable std::mutex mutex_;  // guards everything below
   State state_ = State::kOpen;
   Output pending_;
+  std::size_t buffer_limit_;
   std::size_t buffered_bytes_ = 0;
   bool wake_pending_ = false;
   std::optional<HttpResponse> heartbeat_head_;

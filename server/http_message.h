@@ -62,6 +62,9 @@ class Responder {
   /// One piece of the stream, flushed by itself. False once the client is gone or its bounded buffer has overflowed: then the
   /// response is aborted, and so is the connection.
   virtual bool write(std::string piece) = 0;
+  /// write() for what came into being all at once, whoever reads it (an echoed prompt): not held against the client's speed, so the
+  /// caller bounds it. Like a whole response, it has one write timeout to be taken.
+  virtual bool write_bulk(std::string piece) = 0;
   virtual void end_stream() = 0;
 
   /// Whenever nothing was written for a while, begins the stream with `head` (if it has not begun) and writes `comment`.

@@ -114,6 +114,20 @@ TEST_CASE("the stream's buffer is bounded, and what is written no longer counts"
   CHECK_FALSE(steady.aborted());
 }
 
+TEST_CASE("what is written in bulk brings its own room, and no more than that") {
+  HttpExchange exchange(10, [] {});
+  exchange.begin_stream({});
+  for (int i = 0; i < 20; ++i) REQUIRE(exchange.write_bulk(std::string(100, 'b')));
+  // Nothing was taken; pieces behind the bulk have as much room again, and the stream's own.
+  for (int i = 0; i < 20; ++i) REQUIRE(exchange.write(std::string(100, 'x')));
+  CHECK(exchange.write("0123456789"));
+  CHECK_FALSE(exchange.aborted());
+  CHECK(exchange.take().pieces.size() == 41);
+  CHECK_FALSE(exchange.write("x"));
+  CHECK(exchange.take().overflowed);
+  CHECK_FALSE(exchange.write_bulk("x"));
+}
+
 TEST_CASE("an abort runs its callback exactly once, even when it comes first") {
   int calls = 0;
   HttpExchange exchange(10, [] {});
