@@ -1,6 +1,7 @@
 #include "server/generation_session.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace lynx::server {
@@ -13,7 +14,13 @@ class GenerationSession::Sink final : public UpdateSink {
 
   void on_update(GenerationUpdate update) override {
     auto moved = std::make_shared<GenerationUpdate>(std::move(update));
-    io_.post([session = session_, prompt = prompt_, moved] { session->on_update(prompt, std::move(*moved)); });
+    io_.post([session = session_, prompt = prompt_, moved] {
+      try {
+        session->on_update(prompt, std::move(*moved));
+      } catch (const std::exception& error) {
+        session->fail(plain_error(500, std::string("the answer could not be written: ") + error.what()));
+      }
+    });
   }
 
  private:
@@ -37,7 +44,11 @@ GenerationSession::GenerationSession(GenerationPlan plan, std::shared_ptr<ApiCal
 std::shared_ptr<GenerationSession> GenerationSession::start(GenerationPlan plan, std::shared_ptr<ApiCall> call, Engine& engine,
                                                             TaskRunner& io, const text::Tokenizer& tokenizer) {
   auto session = std::make_shared<GenerationSession>(std::move(plan), std::move(call), engine, tokenizer);
-  session->submit_all(io);
+  try {
+    session->submit_all(io);
+  } catch (const std::exception& error) {  // for lack of memory, say: it ends this request, not the process
+    session->fail(plain_error(500, std::string("the generation could not be started: ") + error.what()));
+  }
   return session;
 }
 
@@ -126,8 +137,9 @@ void GenerationSession::complete() {
     usage.cached_tokens += prompt.usage.cached_tokens;
   }
   if (!plan_.stream) {
-    ended_ = true;
-    return call_->respond_json(dump_json(unary_body(plan_.head, choices_, usage, plan_.with_logprobs, tokenizer_)));
+    std::string body = dump_json(unary_body(plan_.head, choices_, usage, plan_.with_logprobs, tokenizer_));
+    ended_ = true;  // only now: what throws above is answered by fail()
+    return call_->respond_json(std::move(body));
   }
   if (plan_.include_usage) write(usage_chunk(plan_.head, usage));
   if (std::exchange(ended_, true)) return;

@@ -1,5 +1,6 @@
 // The front at its limits: what is large but asked for is delivered, what is beyond reason costs one request only.
 
+#include <new>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,15 @@ TEST_CASE("an echo larger than the stream's buffer is no slow reader; one beyond
       front.post("/v1/completions", R"({"prompt":")" + std::string(2000, 'a') + R"(","echo":true,"n":128,"logprobs":20})");
   CHECK(refused.status == 400);
   CHECK(Json::parse(refused.body)["error"]["param"] == "logprobs");
+}
+
+TEST_CASE("a generation that cannot even be started ends its request, not the server") {
+  Front front;
+  front.engine.set_script([](const GenerateRequest&) -> std::vector<GenerationUpdate> { throw std::bad_alloc(); });
+  CHECK(front.post("/v1/completions", R"({"prompt":"a"})").status == 500);
+  CHECK(front.post("/v1/completions", R"({"prompt":"a","stream":true})").status == 500);
+  front.engine.set_script(testing::FakeEngine::repeat_prompt);
+  CHECK(front.post("/v1/completions", R"({"prompt":"a"})").status == 200);
 }
 
 }  // namespace lynx::server
