@@ -6,12 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 #include <variant>
 
 #include "server/config_options.h"
+#include "text/utf8.h"
 
 namespace lynx::server {
 namespace {
@@ -21,6 +22,7 @@ using Json = nlohmann::ordered_json;
 /// Read by the test suite, not by us.
 constexpr std::string_view kTestPrefix = "LYNX_TEST_";
 constexpr std::string_view kConfigVariable = "LYNX_CONFIG";
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
 
 struct Flags {
   std::map<std::string, std::string> values;  ///< Of the options that were given.
@@ -83,10 +85,19 @@ Status apply(const ConfigOption& option, std::string_view text, std::string_view
   return option.set(*config, text).with_context(source);
 }
 
-Status apply_file(const std::string& path, Config* config) {
+/// Opening a directory succeeds, only reading it fails; and a path such as /dev/zero never ends.
+Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return invalid_argument(fmt::format("{}: cannot be read", path));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || !file.is_open()) return invalid_argument(fmt::format("{}: cannot be read", path));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMaxFileBytes) return invalid_argument(fmt::format("{}: longer than {} bytes", path, kMaxFileBytes));
+  return text;
+}
+
+Status apply_file(const std::string& path, Config* config) {
+  LYNX_TRY(const std::string text, read_file(path));
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return invalid_argument(fmt::format("{}: not valid JSON", path));
   if (!json.is_object()) return invalid_argument(fmt::format("{}: must be a JSON object", path));
@@ -134,10 +145,13 @@ Status apply_all(const Flags& flags, const Environment& environment, Config* con
 
 }  // namespace
 
-std::string config_to_json(const Config& config) {
+Result<std::string> config_to_json(const Config& config) {
   Json json = Json::object();
   for (const ConfigOption& option : config_options()) {
     const std::string text = option.get(config);
+    if (text::find_invalid_utf8(text)) {
+      return invalid_argument(fmt::format("--print-config: {} is not valid UTF-8, which JSON cannot hold", option.name));
+    }
     json[std::string(option.name)] = option.kind == ConfigOption::Kind::kText ? Json(text) : Json::parse(text);
   }
   return json.dump(2) + "\n";
@@ -153,7 +167,9 @@ CommandLine parse_command_line(const ProgramInfo& program, const std::vector<std
   const Status status = apply_all(flags, environment, &config, &line.warnings);
   if (!status.ok()) return usage_error(program, status.message());
   if (flags.print_config) {
-    line.out = config_to_json(config);
+    auto json = config_to_json(config);
+    if (!json.ok()) return usage_error(program, json.status().message());
+    line.out = std::move(json).value();
     return line;
   }
   line.config = std::move(config);
@@ -178,10 +194,11 @@ int report_and_exit_code(const CommandLine& line) {
 }
 
 Result<std::vector<std::string>> read_api_keys(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return invalid_argument(fmt::format("api-key-file: {} cannot be read", path));
+  auto content = read_file(path);
+  if (!content.ok()) return content.status().with_context("api-key-file");
+  std::istringstream lines(std::move(content).value());
   std::vector<std::string> keys;
-  for (std::string text; std::getline(file, text);) {
+  for (std::string text; std::getline(lines, text);) {
     const auto first = text.find_first_not_of(" \t\r");
     if (first == std::string::npos) continue;
     keys.push_back(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));

@@ -63,8 +63,8 @@ CommandLine parse_command_line(const ProgramInfo& program, const std::vector<std
 /// The LYNX_* variables of this process.
 Environment lynx_environment();
 
-/// JSON that --config reads back to the same settings.
-std::string config_to_json(const Config& config);
+/// JSON that --config reads back to the same settings. INVALID_ARGUMENT naming a setting that is not UTF-8.
+Result<std::string> config_to_json(const Config& config);
 
 /// Prints `out` and `err` of a command line that does not run; the exit code.
 int report_and_exit_code(const CommandLine& line);

@@ -167,6 +167,9 @@ TEST_CASE("what is wrong is named, with where it came from, and exits 2") {
       {{"--config", not_json.path()}, {}, not_json.path()},
       {{"--config", not_object.path()}, {}, not_object.path()},
       {{"--config", "/no/such/file"}, {}, "/no/such/file"},
+      {{"--config", "/"}, {}, "/: cannot be read"},
+      {{"--config", "/dev/zero"}, {}, "/dev/zero: longer than"},
+      {{"--print-config", "--port-file", "a\xff"}, {}, "port-file is not valid UTF-8"},
   };
   for (const Case& each : cases) {
     const CommandLine line = parse(each.arguments, each.environment);
@@ -204,7 +207,10 @@ TEST_CASE("API keys are lines; a file without one is an error that names it") {
   CHECK(*read == std::vector<std::string>{"first", "second"});
   const TemporaryFile empty("\n \n");
   CHECK(read_api_keys(empty.path()).status().message().find(empty.path()) != std::string::npos);
-  CHECK_FALSE(read_api_keys("/no/such/file").ok());
+  for (const std::string path : {"/no/such/file", "/"}) {
+    const Status unread = read_api_keys(path).status();
+    CHECK(unread.message().find("api-key-file: " + path + ": cannot be read") != std::string::npos);
+  }
 }
 
 }  // namespace lynx::server
