@@ -132,6 +132,8 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
                                           .observer = &metrics},
                                          loaded->model.get(), &*loaded->tokenizer, loaded->pool.get());
   if (!engine.ok()) {
+    // The model is loaded: what cannot be had is the KV memory that the settings ask for.
+    if (engine.status().code() == Code::kResourceExhausted) return Failure{kExitUsage, engine.status().with_context("--kv-memory")};
     const bool usage = engine.status().code() == Code::kInvalidArgument;
     return Failure{usage ? kExitUsage : kExitModel, engine.status()};
   }
