@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -42,6 +43,7 @@ class HttpServerImpl final : public HttpServer, private TaskRunner {
 
  private:
   void post(std::function<void()> task) override { net::post(state_.io, std::move(task)); }
+  void run();
   net::awaitable<void> accept();
   void shut_all();
 
@@ -78,8 +80,20 @@ void HttpServerImpl::start(HttpHandler& handler) {
   net::co_spawn(state_.io, accept(), net::detached);
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "lynx-http");
-    state_.io.run();
+    run();
   });
+}
+
+/// A task that throws (for lack of memory, say) ends itself, not the server.
+void HttpServerImpl::run() {
+  for (;;) {
+    try {
+      state_.io.run();
+      return;
+    } catch (const std::exception& error) {
+      log_error("unexpected failure on the I/O thread", {{"error", error.what()}});
+    }
+  }
 }
 
 net::awaitable<void> HttpServerImpl::accept() {
