@@ -25,9 +25,7 @@ int finish(const lynx::Result<std::string>& output) {
   return output.status().code() == lynx::Code::kInvalidArgument ? lynx::server::kExitUsage : lynx::server::kExitModel;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   using namespace lynx::server;
   CLI::App app("Tools for Lynx models", "lynx");
   app.set_version_flag("--version", std::string("lynx ") + LYNX_VERSION);
@@ -49,8 +47,16 @@ int main(int argc, char** argv) {
     return finish(tokenize->parsed() ? tokenize_text(model, text) : render_messages(model, text));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitClean : kExitUsage;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lynx: %s\n", error.what());
-    return kExitRuntime;
+    return lynx::server::kExitRuntime;
   }
 }
