@@ -15,6 +15,10 @@ BatcherLimits clamped(BatcherLimits limits) {
   return limits;
 }
 
+bool generates(RequestState state) {
+  return state == RequestState::kDecoding || state == RequestState::kAwaitingCache;
+}
+
 }  // namespace
 
 Batcher::Batcher(BatcherLimits limits) : limits_(clamped(limits)), free_(limits_.blocks) {}
@@ -80,19 +84,26 @@ void Batcher::prompt_completed(Request& request) {
     Choice& choice = request.choices[static_cast<std::size_t>(index)];
     if (choice.ended) continue;
     choice.computed = request.shape.prompt_tokens;
-    if (index != first) request.blocks.take_prompt(index);
+    if (!request.blocks.holds(index)) request.blocks.take_prompt(index);
   }
+}
+
+void Batcher::prompt_arrived(RequestId id) {
+  auto it = requests_.find(id);
+  if (it == requests_.end() || it->second.state != RequestState::kAwaitingCache) return;
+  it->second.prompt_computed = it->second.shape.prompt_tokens;
+  prompt_completed(it->second);
 }
 
 void Batcher::token_added(SequenceId id) {
   auto it = requests_.find(id.request);
-  if (it == requests_.end() || it->second.state != RequestState::kDecoding) return;
+  if (it == requests_.end() || !generates(it->second.state)) return;
   ++it->second.choices[static_cast<std::size_t>(id.choice)].generated;
 }
 
 void Batcher::choice_ended(SequenceId id) {
   auto it = requests_.find(id.request);
-  if (it == requests_.end() || it->second.state != RequestState::kDecoding) return;
+  if (it == requests_.end() || !generates(it->second.state)) return;
   it->second.choices[static_cast<std::size_t>(id.choice)].ended = true;
   if (live_choices(it->second) == 0) apply(it->second, RequestEvent::kComplete);
 }

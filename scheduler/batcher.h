@@ -10,10 +10,13 @@
 // - A preempted request prefills its original prompt again and replays its generated tokens as generated tokens.
 // - Blocks are counted here and owned by kv/. They count as held until released() says that nothing uses them any more.
 //
+// - A remote prompt is a running request without rows. Its first tokens may come, and end it, before its cache does.
+//
 // Progress: the oldest running request always ends. It has rows in every pass (max_running is clamped to the pass's rows and logit
 // rows, so decode steps always fit and leave at least one row while anything prefills; the oldest is served first). It has blocks:
 // if one is missing, younger ones are preempted until it runs alone, and submit() refused any request that does not fit alone. So
-// it ends after finitely many passes, and the next one is the oldest.
+// it ends after finitely many passes, and the next one is the oldest. (A remote prompt ends or arrives in finite time: its owner's
+// promise.)
 
 #include <cstdint>
 #include <map>
@@ -49,6 +52,8 @@ struct RequestShape {
   int choices = 1;            ///< ≥ 1.
   int max_tokens = 0;         ///< Per choice, already clamped to the context; 0: the prompt is only scored.
   bool score_prompt = false;  ///< Every prompt position's logits are wanted, once.
+  /// The prompt is computed by another node: the request gets blocks for it, but no rows, until prompt_arrived().
+  bool remote_prompt = false;
 };
 
 enum class PassKind {
@@ -69,7 +74,7 @@ struct PassItem {
 /// What to do now. When anything is to be preempted there is no pass: release, report, ask again.
 struct BatcherStep {
   std::vector<RequestId> preempt;  ///< Give back the blocks of all their live choices.
-  std::vector<RequestId> admit;    ///< From now on in passes.
+  std::vector<RequestId> admit;    ///< They have blocks for their prompt: from now on in passes, or awaiting their cache.
   std::vector<PassItem> pass;      ///< Decode steps first. Blocks for all of it are taken.
 };
 
@@ -89,11 +94,12 @@ class Batcher {
 
   /// A request arrived; ids ascend. Besides check_capacity: UNAVAILABLE when the queue is full, naming its size.
   Status submit(RequestId id, const RequestShape& shape);
-  void pass_completed();             ///< The pass of the last next() is computed.
-  void token_added(SequenceId id);   ///< A token was chosen from the sequence's logits, and it goes on.
-  void choice_ended(SequenceId id);  ///< No further token is wanted. Its blocks stay held until released().
-  void failed(RequestId id);         ///< Cancelled or failed. Its blocks stay held until released().
-  void released(SequenceId id);      ///< The blocks of this (ended, failed or preempted) sequence are free.
+  void pass_completed();              ///< The pass of the last next() is computed.
+  void prompt_arrived(RequestId id);  ///< The cache of its remote prompt is complete; its first tokens were added before.
+  void token_added(SequenceId id);    ///< A token was chosen from the sequence's logits (by another node, if it awaits its cache).
+  void choice_ended(SequenceId id);   ///< No further token is wanted. Its blocks stay held until released().
+  void failed(RequestId id);          ///< Cancelled or failed. Its blocks stay held until released().
+  void released(SequenceId id);       ///< The blocks of this (ended, failed or preempted) sequence are free.
 
   /// Decides. Nothing while a pass is under way.
   BatcherStep next();

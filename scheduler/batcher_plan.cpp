@@ -82,7 +82,7 @@ std::vector<RequestId> Batcher::admit_in_order() {
       const int kept_back = sequences == 0 ? 0 : sequences + live;
       const bool retiring = request.blocks.held() > 0;
       if (retiring || sequences + live > limits_.max_running || promised + needed + kept_back > free_) break;
-      apply(request, RequestEvent::kAdmit);
+      apply(request, request.shape.remote_prompt ? RequestEvent::kAwait : RequestEvent::kAdmit);
       request.blocks.take_prompt(leader(request));
       free_ -= request.blocks.held();
       promised += needed - request.blocks.held();

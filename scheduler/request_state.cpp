@@ -9,13 +9,14 @@ constexpr std::optional<State> kNever = std::nullopt;
 // clang-format off
 // Rows: states, columns: events, both in the order of their enumerations.
 constexpr std::array<std::array<std::optional<State>, kRequestEvents.size()>, kRequestStates.size()> kTable{{
-    //                 kAdmit              kPromptDone       kPreempt           kComplete         kFail
-    /* kQueued     */ {State::kPrefilling, kNever,           kNever,            kNever,           State::kFailed},
-    /* kPrefilling */ {kNever,             State::kDecoding, State::kPreempted, kNever,           State::kFailed},
-    /* kDecoding   */ {kNever,             kNever,           State::kPreempted, State::kFinished, State::kFailed},
-    /* kPreempted  */ {State::kPrefilling, kNever,           kNever,            kNever,           State::kFailed},
-    /* kFinished   */ {kNever,             kNever,           kNever,            kNever,           kNever},
-    /* kFailed     */ {kNever,             kNever,           kNever,            kNever,           kNever},
+    //                    kAdmit              kAwait                 kPromptDone       kPreempt           kComplete         kFail
+    /* kQueued        */ {State::kPrefilling, State::kAwaitingCache, kNever,           kNever,            kNever,           State::kFailed},
+    /* kPrefilling    */ {kNever,             kNever,                State::kDecoding, State::kPreempted, kNever,           State::kFailed},
+    /* kAwaitingCache */ {kNever,             kNever,                State::kDecoding, State::kPreempted, State::kFinished, State::kFailed},
+    /* kDecoding      */ {kNever,             kNever,                kNever,           State::kPreempted, State::kFinished, State::kFailed},
+    /* kPreempted     */ {State::kPrefilling, State::kAwaitingCache, kNever,           kNever,            kNever,           State::kFailed},
+    /* kFinished      */ {kNever,             kNever,                kNever,           kNever,            kNever,           kNever},
+    /* kFailed        */ {kNever,             kNever,                kNever,           kNever,            kNever,           kNever},
 }};
 // clang-format on
 
@@ -26,7 +27,7 @@ std::optional<RequestState> next_state(RequestState state, RequestEvent event) {
 }
 
 std::string_view state_name(RequestState state) {
-  constexpr std::array<std::string_view, kRequestStates.size()> kNames{"queued",    "prefilling", "decoding",
+  constexpr std::array<std::string_view, kRequestStates.size()> kNames{"queued",    "prefilling", "awaiting cache", "decoding",
                                                                        "preempted", "finished",   "failed"};
   return kNames[static_cast<std::size_t>(state)];
 }

@@ -25,6 +25,7 @@ BatcherSimulation::BatcherSimulation(unsigned seed, SimulationCoverage* coverage
       batcher_(limits_),
       blocks_(limits_.block_tokens),
       delayed_release_(upto(3) == 0),
+      remote_(upto(2) == 0),
       cancel_percent_(upto(3) == 0 ? 0 : upto(12)),
       arrivals_left_(10 + upto(30)) {}
 
@@ -38,6 +39,7 @@ std::string BatcherSimulation::run() {
     if (arrivals_left_ > 0 && (live_.empty() || upto(3) == 0)) arrive();
     cancel_some();
     step();
+    remote_progress();
     release_delayed(upto(4));
     check_blocks();
   }
@@ -53,6 +55,7 @@ void BatcherSimulation::arrive() {
       .prompt_tokens = 1 + upto(block * 4), .choices = upto(3) == 0 ? 1 + upto(4) : 1, .max_tokens = 1 + upto(block * 12)};
   shape.score_prompt = upto(5) == 0;
   if (shape.score_prompt && upto(2) == 0) shape.max_tokens = 0;
+  shape.remote_prompt = remote_;
   const RequestId id = next_id_++;
   const Status fits = batcher_.check_capacity(shape);
   const Status status = batcher_.submit(id, shape);
@@ -90,6 +93,8 @@ void BatcherSimulation::step() {
     cancel_some();  // While the pass is under way.
     batcher_.pass_completed();
     for (const PassItem& item : step.pass) end_item(item);
+  } else if (only_awaits()) {
+    steps_without_pass_ = 0;
   } else if (!live_.empty() && to_release_.empty()) {
     check(++steps_without_pass_ <= 8, "nothing runs although nothing is in the way");
   } else if (!live_.empty()) {
@@ -103,10 +108,11 @@ void BatcherSimulation::on_preempt(RequestId id) {
   Live& live = live_.at(id);
   check(live.running, "preempted, though it does not run");
   live.running = false;
+  live.awaiting = false;
   live.prompt_computed = 0;
   for (std::size_t c = 0; c < live.choices.size(); ++c) {
     live.choices[c].computed = 0;
-    if (!live.choices[c].ended) release({id, static_cast<int>(c)});
+    if (!live.choices[c].ended || remote_) release({id, static_cast<int>(c)});
   }
 }
 
@@ -115,10 +121,12 @@ void BatcherSimulation::on_admit(RequestId id) {
   Live& live = live_.at(id);
   check(!live.running, "admitted twice");
   live.running = true;
+  live.awaiting = remote_;
   // The whole prompt's blocks are the leader's from now on.
   for (std::size_t c = 0; c < live.choices.size(); ++c) {
     if (live.choices[c].ended) continue;
     blocks_.write({id, static_cast<int>(c)}, 0, live.shape.prompt_tokens);
+    live.holder = static_cast<int>(c);
     break;
   }
 }
@@ -141,7 +149,7 @@ void BatcherSimulation::check_pass(const std::vector<PassItem>& pass) {
   if (!to_release_.empty() || pass.empty()) return;
   bool oldest = true;
   for (const auto& [id, live] : live_) {
-    if (!live.running) continue;
+    if (!live.running || live.awaiting) continue;
     bool served = false;
     for (std::size_t c = 0; c < live.choices.size(); ++c) {
       const Choice& choice = live.choices[c];
@@ -165,7 +173,9 @@ void BatcherSimulation::begin_item(const PassItem& item) {
   const int known = prompt + choice.generated;
   const int end = item.start + item.count;
   check(!choice.ended, "a pass item of an ended choice");
+  check(!live.awaiting, "a pass item of a request that awaits its cache");
   if (item.kind == PassKind::kPrefill) {
+    check(!remote_, "a remote prompt is computed here");
     check(item.start == live.prompt_computed && end <= prompt, "a prompt chunk out of place");
   } else {
     check(item.start == choice.computed && item.start >= prompt && end <= known, "a replay or decode step out of place");
@@ -219,11 +229,12 @@ void BatcherSimulation::choose_token(RequestId id, int index) {
   }
   choice.ended = true;
   batcher_.choice_ended({id, index});
-  release({id, index});
+  if (!live.awaiting) release({id, index});  // Else bytes may still land in its blocks.
   for (const Choice& other : live.choices) {
     if (!other.ended) return;
   }
   ++coverage_->finished;
+  if (live.awaiting) return end_request(id);
   live_.erase(id);
 }
 

@@ -25,6 +25,8 @@ struct SimulationCoverage {
   int refused_queue = 0;
   int finished = 0;
   int waited_for_release = 0;
+  int arrived = 0;               ///< Caches of remote prompts.
+  int ended_before_arrival = 0;  ///< Requests whose first tokens were all.
 };
 
 class BatcherSimulation {
@@ -46,6 +48,8 @@ class BatcherSimulation {
     std::vector<Choice> choices{};
     bool running = false;
     bool was_admitted = false;
+    bool awaiting = false;  ///< Its remote prompt's cache.
+    int holder = 0;         ///< The choice whose blocks the cache goes to.
     int prompt_computed = 0;
     std::vector<int> scored{};  ///< How often each prompt position gave logits.
   };
@@ -60,6 +64,10 @@ class BatcherSimulation {
   void check_pass(const std::vector<PassItem>& pass);
   void begin_item(const PassItem& item);
   void end_item(const PassItem& item);
+  void remote_progress();
+  void first_tokens(RequestId id);
+  void cache_arrives(RequestId id);
+  bool only_awaits() const;
   void choose_token(RequestId id, int choice);
   void end_request(RequestId id);
   void release(SequenceId id);
@@ -72,6 +80,7 @@ class BatcherSimulation {
   Batcher batcher_;
   BlockModel blocks_;
   bool delayed_release_;
+  bool remote_;  ///< Prompts are computed elsewhere.
   int cancel_percent_;
   int arrivals_left_;
   RequestId next_id_ = 1;

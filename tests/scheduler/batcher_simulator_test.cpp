@@ -17,8 +17,8 @@ TEST_CASE("in thousands of random worlds no block is lost, every request ends an
     if (!failure.empty()) FAIL("seed " << seed << ": " << failure << " (LYNX_SEED=" << seed << " runs it alone)");
   }
   // The worlds were not dull.
-  CHECK(coverage.cancelled_in ==
-        std::set{RequestState::kQueued, RequestState::kPrefilling, RequestState::kDecoding, RequestState::kPreempted});
+  CHECK(coverage.cancelled_in == std::set{RequestState::kQueued, RequestState::kPrefilling, RequestState::kAwaitingCache,
+                                          RequestState::kDecoding, RequestState::kPreempted});
   CHECK(coverage.preemptions > 1000);
   CHECK(coverage.replays > 1000);
   CHECK(coverage.forks > 1000);
@@ -26,4 +26,6 @@ TEST_CASE("in thousands of random worlds no block is lost, every request ends an
   CHECK(coverage.refused_queue > 1000);
   CHECK(coverage.finished > 10000);
   CHECK(coverage.waited_for_release > 1000);
+  CHECK(coverage.arrived > 10000);
+  CHECK(coverage.ended_before_arrival > 1000);
 }

@@ -14,16 +14,14 @@ using Event = RequestEvent;
 // refused.
 TEST_CASE("every state x event pair does what docs/decode_states.md says") {
   const std::set<std::tuple<State, Event, State>> allowed{
-      {State::kQueued, Event::kAdmit, State::kPrefilling},
-      {State::kPreempted, Event::kAdmit, State::kPrefilling},
-      {State::kPrefilling, Event::kPromptDone, State::kDecoding},
-      {State::kPrefilling, Event::kPreempt, State::kPreempted},
-      {State::kDecoding, Event::kPreempt, State::kPreempted},
-      {State::kDecoding, Event::kComplete, State::kFinished},
-      {State::kQueued, Event::kFail, State::kFailed},
-      {State::kPrefilling, Event::kFail, State::kFailed},
-      {State::kDecoding, Event::kFail, State::kFailed},
-      {State::kPreempted, Event::kFail, State::kFailed},
+      {State::kQueued, Event::kAdmit, State::kPrefilling},        {State::kPreempted, Event::kAdmit, State::kPrefilling},
+      {State::kQueued, Event::kAwait, State::kAwaitingCache},     {State::kPreempted, Event::kAwait, State::kAwaitingCache},
+      {State::kPrefilling, Event::kPromptDone, State::kDecoding}, {State::kAwaitingCache, Event::kPromptDone, State::kDecoding},
+      {State::kPrefilling, Event::kPreempt, State::kPreempted},   {State::kAwaitingCache, Event::kPreempt, State::kPreempted},
+      {State::kDecoding, Event::kPreempt, State::kPreempted},     {State::kAwaitingCache, Event::kComplete, State::kFinished},
+      {State::kDecoding, Event::kComplete, State::kFinished},     {State::kQueued, Event::kFail, State::kFailed},
+      {State::kPrefilling, Event::kFail, State::kFailed},         {State::kAwaitingCache, Event::kFail, State::kFailed},
+      {State::kDecoding, Event::kFail, State::kFailed},           {State::kPreempted, Event::kFail, State::kFailed},
   };
   std::size_t seen = 0;
   for (const State state : kRequestStates) {
