@@ -214,6 +214,7 @@ void ForwardPass::run(const ModelWeights& weights, const ForwardBatch& batch, kv
     norm_rows(own.attention_norm);
     matmul::multiply(own.qkv, input_, rows_, config_.hidden, wide_, qkv_width_, *pool_);
     store_and_rotate(layer, cache);
+    if (batch.observer != nullptr) batch.observer->on_layer_stored(layer);
     if (layer + 1 == config_.layers) {  // From here on only what the logits need.
       if (batch.logit_rows.empty()) return;
       keep_rows(batch);

@@ -14,11 +14,20 @@
 
 namespace lynx::model {
 
+/// Told on the caller's thread, within a pass, that K and V of all its rows are stored in `layer`; later layers are not computed
+/// yet.
+class LayerObserver {
+ public:
+  virtual ~LayerObserver() = default;
+  virtual void on_layer_stored(int layer) = 0;
+};
+
 /// One ragged forward pass: any mix of prefill chunks and decode steps. Nothing is owned.
 struct ForwardBatch {
   std::span<const std::int32_t> tokens;         ///< [rows], the spans' tokens one after the other.
   std::span<const attention::QuerySpan> spans;  ///< Their positions and block tables; spans cover the rows in order, without gaps.
   std::span<const int> logit_rows;              ///< Rows whose logits are wanted, ascending.
+  LayerObserver* observer = nullptr;            ///< May be null.
 };
 
 /// A llama-architecture model ready to run on one ISA path. Weights are immutable; forward() uses internal scratch and is the

@@ -19,9 +19,9 @@
 #include "kv/block_pool.h"
 #include "model/model.h"
 #include "model/model_file.h"
-#include "server/aggregated_engine.h"
 #include "server/http_api.h"
 #include "server/http_server.h"
+#include "server/loop_engine.h"
 #include "server/metrics.h"
 #include "server/shutdown_signal.h"
 #include "server/worker_pool.h"
@@ -56,7 +56,7 @@ struct LoadedModel {
   std::optional<text::ChatTemplate> chat_template;
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<model::Model> model;
-  std::unique_ptr<AggregatedEngine> engine;
+  std::unique_ptr<LoopEngine> engine;
   ServingBackend backend;
 };
 
@@ -126,11 +126,11 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
   backend.created = modification_time(config.model);
   backend.isa = std::string(isa_name(*isa));
   metrics.set_model({.name = backend.limits.model_names.front(), .isa = backend.isa, .kv_block_tokens = kv::kBlockTokens});
-  auto engine = AggregatedEngine::create({.kv_memory_bytes = config.kv_memory_bytes,
-                                          .max_model_len = config.max_model_len,
-                                          .max_running = config.max_running,
-                                          .observer = &metrics},
-                                         loaded->model.get(), &*loaded->tokenizer, loaded->pool.get());
+  auto engine = LoopEngine::create({.kv_memory_bytes = config.kv_memory_bytes,
+                                    .max_model_len = config.max_model_len,
+                                    .max_running = config.max_running,
+                                    .observer = &metrics},
+                                   loaded->model.get(), &*loaded->tokenizer, loaded->pool.get());
   if (!engine.ok()) {
     // The model is loaded: what cannot be had is the KV memory that the settings ask for.
     if (engine.status().code() == Code::kResourceExhausted) return Failure{kExitUsage, engine.status().with_context("--kv-memory")};

@@ -12,7 +12,8 @@ Status EngineIntake::submit(std::unique_ptr<Generation> generation) {
   scheduler::RequestShape shape{.prompt_tokens = generation->prompt_tokens(),
                                 .choices = request.choices,
                                 .max_tokens = request.max_tokens,
-                                .score_prompt = generation->scores_prompt()};
+                                .score_prompt = generation->scores_prompt(),
+                                .remote_prompt = remote_prompts_};
   {
     const std::lock_guard lock(mutex_);
     if (draining_) return {Code::kUnavailable, "the engine is draining and takes no new requests"};
@@ -38,6 +39,14 @@ void EngineIntake::cancel(std::string_view request_id) {
     const auto it = live_.find(std::string(request_id));
     if (it == live_.end()) return;
     incoming_.cancelled.push_back(it->second);
+  }
+  changed_.notify_one();
+}
+
+void EngineIntake::post(TransferEvent event) {
+  {
+    const std::lock_guard lock(mutex_);
+    incoming_.transfers.push_back(std::move(event));
   }
   changed_.notify_one();
 }
@@ -68,10 +77,12 @@ EngineStats EngineIntake::stats() const {
           .draining = draining_};
 }
 
-EngineIntake::Work EngineIntake::wait() {
+EngineIntake::Work EngineIntake::wait(bool only_for_news) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock,
-                [&] { return incoming_.stop || !incoming_.arrived.empty() || !incoming_.cancelled.empty() || !batcher_.idle(); });
+  changed_.wait(lock, [&] {
+    const bool news = incoming_.stop || !incoming_.arrived.empty() || !incoming_.cancelled.empty() || !incoming_.transfers.empty();
+    return news || (!only_for_news && !batcher_.idle());
+  });
   return std::exchange(incoming_, {});
 }
 

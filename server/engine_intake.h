@@ -14,6 +14,7 @@
 #include "scheduler/batcher.h"
 #include "server/engine.h"
 #include "server/generation.h"
+#include "server/prompt_transfer.h"
 
 namespace lynx::server {
 
@@ -23,6 +24,7 @@ class EngineIntake {
   struct Work {
     std::vector<std::unique_ptr<Generation>> arrived;
     std::vector<scheduler::RequestId> cancelled;
+    std::vector<TransferEvent> transfers;
     bool stop = false;
   };
   /// The batcher's next step, with the requests that arrived up to that moment: it may admit them already.
@@ -36,19 +38,21 @@ class EngineIntake {
     std::uint64_t preemptions = 0;
   };
 
-  explicit EngineIntake(scheduler::BatcherLimits limits) : batcher_(limits) {}
+  /// `remote_prompts`: all prompts are computed by another node.
+  EngineIntake(scheduler::BatcherLimits limits, bool remote_prompts) : batcher_(limits), remote_prompts_(remote_prompts) {}
 
   // Any thread.
   Status submit(std::unique_ptr<Generation> generation);
   void cancel(std::string_view request_id);
+  void post(TransferEvent event);
   void begin_drain();
   void stop();  ///< Refuses new requests, and wait() says so once more.
   EngineStats stats() const;
 
   // The engine's thread.
 
-  /// Sleeps until something came in, a request is live, or stop().
-  Work wait();
+  /// Sleeps until something came in or stop(); unless `only_for_news`, not while a request is live.
+  Work wait(bool only_for_news);
   Plan plan();
   /// `request_id` is free again, and late cancellations of it are ignored.
   void forget(const std::string& request_id);
@@ -65,6 +69,7 @@ class EngineIntake {
   std::condition_variable changed_;
   // All guarded by mutex_.
   scheduler::Batcher batcher_;
+  const bool remote_prompts_;
   Work incoming_;
   std::unordered_map<std::string, scheduler::RequestId> live_;
   scheduler::RequestId next_id_ = 1;

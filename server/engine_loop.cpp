@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "model/model.h"
 
 namespace lynx::server {
 namespace {
@@ -15,6 +16,17 @@ double seconds_since(Clock::time_point start, Clock::time_point now) {
   return std::chrono::duration<double>(now - start).count();
 }
 
+/// Hands the model's word that a layer is stored on to the transfer.
+class StoredLayers final : public model::LayerObserver {
+ public:
+  StoredLayers(PromptTransfer* transfer, std::span<const PassItem> pass) : transfer_(transfer), pass_(pass) {}
+  void on_layer_stored(int layer) override { transfer_->layer_stored(layer, pass_); }
+
+ private:
+  PromptTransfer* transfer_;
+  std::span<const PassItem> pass_;
+};
+
 bool completes_prompt(const PassItem& item, const Generation& generation) {
   return item.kind == PassKind::kPrefill && item.start + item.count == generation.prompt_tokens();
 }
@@ -22,16 +34,17 @@ bool completes_prompt(const PassItem& item, const Generation& generation) {
 }  // namespace
 
 EngineLoop::EngineLoop(const scheduler::BatcherLimits& limits, int max_model_len, std::unique_ptr<Runner> runner,
-                       TokenText token_text, ThreadPool* pool, EngineObserver* observer)
+                       TokenText token_text, ThreadPool* pool, EngineObserver* observer, PromptTransfer* transfer)
     : max_model_len_(max_model_len),
       runner_(std::move(runner)),
       token_text_(std::move(token_text)),
       observer_(observer),
-      intake_(limits),
+      transfer_(transfer),
+      intake_(limits, transfer != nullptr && transfer->brings_prompts()),
       blocks_(limits.blocks),
       reader_(runner_->vocabulary(), pool),
       logits_(static_cast<std::size_t>(limits.logit_rows_per_pass) * static_cast<std::size_t>(runner_->vocabulary())),
-      thread_([this] { run(); }) {}
+      thread_([this] { run(); }) {}  // Last: the thread finds everything in its place.
 
 EngineLoop::~EngineLoop() {
   intake_.stop();
@@ -45,8 +58,11 @@ Status EngineLoop::submit(GenerateRequest request, std::shared_ptr<UpdateSink> s
 }
 
 void EngineLoop::run() {
+  if (transfer_ != nullptr) {
+    transfer_->connect_engine([this](TransferEvent event) { intake_.post(std::move(event)); });
+  }
   for (;;) {
-    EngineIntake::Work work = intake_.wait();
+    EngineIntake::Work work = intake_.wait(blocked_);
     const bool stop = work.stop;
     take_in(std::move(work));
     if (stop) break;
@@ -58,6 +74,7 @@ void EngineLoop::run() {
 void EngineLoop::take_in(EngineIntake::Work work) {
   add(std::move(work.arrived));
   for (const RequestId id : work.cancelled) fail(id, {Code::kCancelled, "the request was cancelled"});
+  for (TransferEvent& event : work.transfers) take_transfer_event(std::move(event));
 }
 
 void EngineLoop::add(std::vector<std::unique_ptr<Generation>> arrived) {
@@ -74,7 +91,8 @@ void EngineLoop::step() {
   Status status;
   for (std::size_t i = 0; i < step.admit.size() && status.ok(); ++i) status = admit(*generations_.at(step.admit[i]));
   if (status.ok() && !step.pass.empty()) status = compute(step.pass);
-  if (status.ok() && step.pass.empty() && step.preempt.empty() && !generations_.empty()) {
+  blocked_ = step.pass.empty() && step.preempt.empty() && step.admit.empty();
+  if (status.ok() && blocked_ && transfer_ == nullptr && !generations_.empty()) {
     status = internal_error("no live request can run");  // Blocks are released at once here: there is nothing to wait for.
   }
   if (!status.ok()) fail_all(status);
@@ -86,8 +104,14 @@ Status EngineLoop::admit(Generation& generation) {
   // The prompt's blocks are counted as taken from now on, so take them: the first live choice computes the prompt for all.
   for (GenerationChoice& choice : generation.choices) {
     if (choice.finish) continue;
-    if (choice.blocks.reserve(generation.prompt_tokens())) break;
-    return internal_error("the KV cache has fewer free blocks than were counted");
+    if (!choice.blocks.reserve(generation.prompt_tokens())) {
+      return internal_error("the KV cache has fewer free blocks than were counted");
+    }
+    if (transfer_ != nullptr) {
+      generation.in_transfer = true;
+      transfer_->begin(generation, choice.blocks.blocks());
+    }
+    break;
   }
   return {};
 }
@@ -96,6 +120,17 @@ void EngineLoop::preempt(Generation& generation) {
   ++generation.preemptions;
   intake_.add_totals({.preemptions = 1});
   log_debug("request preempted", {{"request_id", generation.request.request_id}, {"preemptions", generation.preemptions}});
+  let_go(generation, {Code::kCancelled, "the request was preempted"});
+}
+
+// Gives all blocks of a request back, at once or when its transfer is over.
+void EngineLoop::let_go(Generation& generation, const Status& why) {
+  if (std::exchange(generation.in_transfer, false)) {
+    std::vector<kv::BlockTable>& kept = retained_[generation.id];
+    for (GenerationChoice& choice : generation.choices) kept.push_back(std::move(choice.blocks));
+    transfer_->end(generation.id, why);
+    return;
+  }
   for (GenerationChoice& choice : generation.choices) choice.blocks.truncate(0);
   intake_.with_batcher([&](scheduler::Batcher& batcher) {
     for (int choice = 0; choice < generation.request.choices; ++choice) batcher.released({generation.id, choice});
@@ -105,7 +140,10 @@ void EngineLoop::preempt(Generation& generation) {
 Status EngineLoop::compute(std::span<const PassItem> pass) {
   LYNX_RETURN_IF_ERROR(builder_.build(pass, generations_, *runner_));
   const Clock::time_point start = Clock::now();
-  runner_->forward(builder_.batch(), logits_.data());
+  model::ForwardBatch batch = builder_.batch();
+  StoredLayers stored(transfer_, pass);
+  if (transfer_ != nullptr && !transfer_->brings_prompts()) batch.observer = &stored;
+  runner_->forward(batch, logits_.data());
   if (observer_ != nullptr) observer_->on_pass(builder_.rows(), seconds_since(start, Clock::now()));
 
   std::vector<LogitReading> readings = list_readings(pass, generations_);
@@ -113,7 +151,7 @@ Status EngineLoop::compute(std::span<const PassItem> pass) {
   share_prompts(pass);
   take_results(readings);
   LYNX_RETURN_IF_ERROR(settle(pass, readings));
-  emit(pass);
+  for (const PassItem& item : pass) emit(item.sequence.request);
   return {};
 }
 
@@ -144,14 +182,13 @@ void EngineLoop::take_results(std::span<LogitReading> readings) {
     if (reading.scored_position >= 0) {
       reading.generation->prompt_scores.push_back(std::move(reading.output));
     } else {
-      take_token(reading, now);
+      take_token(*reading.generation, reading.choice, std::move(reading.output), now);
     }
   }
 }
 
-void EngineLoop::take_token(LogitReading& reading, Clock::time_point now) {
-  Generation& generation = *reading.generation;
-  GenerationChoice& choice = generation.at(reading.choice);
+void EngineLoop::take_token(Generation& generation, int index, TokenOutput token, Clock::time_point now) {
+  GenerationChoice& choice = generation.at(index);
   if (!generation.times.first_token) {
     first_output(generation, now);
     if (observer_ != nullptr) observer_->on_first_token(seconds_since(generation.times.submitted, now));
@@ -159,17 +196,18 @@ void EngineLoop::take_token(LogitReading& reading, Clock::time_point now) {
     observer_->on_next_token(seconds_since(choice.last_token_at, now));
   }
   choice.last_token_at = now;
-  const std::string_view bytes = token_text_(reading.output.id);
-  generation.add_token(reading.choice, std::move(reading.output), bytes);
+  const std::string_view bytes = token_text_(token.id);
+  generation.add_token(index, std::move(token), bytes);
 }
 
 // Tells the batcher how the pass went (that a choice ended may be said again: it is ignored), and holds its counts against the
-// pool.
+// pool. Blocks that a transfer reads stay.
 Status EngineLoop::settle(std::span<const PassItem> pass, std::span<const LogitReading> readings) {
   EngineIntake::Totals totals;
   for (const PassItem& item : pass) {
-    for (GenerationChoice& choice : generations_.at(item.sequence.request)->choices) {
-      if (choice.finish) choice.blocks.truncate(0);
+    Generation& generation = *generations_.at(item.sequence.request);
+    for (GenerationChoice& choice : generation.choices) {
+      if (choice.finish && !generation.in_transfer) choice.blocks.truncate(0);
     }
   }
   const int counted = intake_.with_batcher([&](scheduler::Batcher& batcher) {
@@ -184,7 +222,7 @@ Status EngineLoop::settle(std::span<const PassItem> pass, std::span<const LogitR
       for (int choice = 0; choice < generation.request.choices; ++choice) {
         if (!generation.at(choice).finish) continue;
         batcher.choice_ended({generation.id, choice});
-        batcher.released({generation.id, choice});
+        if (!generation.in_transfer) batcher.released({generation.id, choice});
       }
     }
     return batcher.free_blocks();
@@ -193,30 +231,23 @@ Status EngineLoop::settle(std::span<const PassItem> pass, std::span<const LogitR
   return counted == blocks_.free_count() ? Status{} : internal_error("the KV blocks in use differ from those counted");
 }
 
-void EngineLoop::emit(std::span<const PassItem> pass) {
-  for (const PassItem& item : pass) {
-    const auto it = generations_.find(item.sequence.request);
-    if (it == generations_.end()) continue;  // Ended with an earlier item of this pass.
-    std::optional<GenerationUpdate> update = it->second->take_update();
-    if (!update) continue;
-    if (update->finished) {
-      end(it->first, std::move(*update));
-    } else {
-      it->second->sink->on_update(std::move(*update));
-    }
+void EngineLoop::emit(RequestId id) {
+  const auto it = generations_.find(id);
+  if (it == generations_.end()) return;  // Ended with an earlier item of this pass.
+  std::optional<GenerationUpdate> update = it->second->take_update();
+  if (!update) return;
+  if (update->finished) {
+    end(id, std::move(*update));
+  } else {
+    it->second->sink->on_update(std::move(*update));
   }
 }
 
 void EngineLoop::fail(RequestId id, const Status& why) {
   const auto it = generations_.find(id);
   if (it == generations_.end()) return;  // It ended before the cancellation came.
-  Generation& generation = *it->second;
-  for (GenerationChoice& choice : generation.choices) choice.blocks.truncate(0);
-  intake_.with_batcher([&](scheduler::Batcher& batcher) {
-    batcher.failed(id);
-    for (int choice = 0; choice < generation.request.choices; ++choice) batcher.released({id, choice});
-  });
-  end(id, {.prompt_tokens = {}, .choices = {}, .usage = generation.usage(), .finished = true, .error = why});
+  intake_.with_batcher([&](scheduler::Batcher& batcher) { batcher.failed(id); });
+  end(id, {.prompt_tokens = {}, .choices = {}, .usage = it->second->usage(), .finished = true, .error = why});
 }
 
 void EngineLoop::fail_all(const Status& why) {
@@ -225,9 +256,11 @@ void EngineLoop::fail_all(const Status& why) {
   while (!generations_.empty()) fail(generations_.begin()->first, why);
 }
 
-// The last update. Whatever the request held is released, and its id is free, before the client hears of it.
+// The last update. Whatever the request held is released (or waits for its transfer's end), and its id is free, before the client
+// hears of it.
 void EngineLoop::end(RequestId id, GenerationUpdate last) {
   const std::unique_ptr<Generation> generation = std::move(generations_.extract(id).mapped());
+  let_go(*generation, last.error);
   intake_.forget(generation->request.request_id);
   const RequestReport report = generation->report(last.error, Clock::now());
   log_request_end(report);

@@ -3,6 +3,7 @@
 // The engine's thread: takes in what arrived, asks the batcher, runs the pass, hands out what became final. It decides nothing
 // itself: what runs is scheduler/'s decision, what may be shown is ChoiceOutput's.
 
+#include <map>
 #include <memory>
 #include <span>
 #include <thread>
@@ -12,14 +13,16 @@
 #include "server/engine_pass.h"
 #include "server/engine_runner.h"
 #include "server/engine_sampling.h"
+#include "server/prompt_transfer.h"
 
 namespace lynx::server {
 
 class EngineLoop {
  public:
-  /// Starts the thread. `observer` (may be null) and `pool` are not owned. The runner has at least limits.blocks KV blocks.
+  /// Starts the thread. `observer` and `transfer` (may be null) and `pool` are not owned. The runner has at least limits.blocks KV
+  /// blocks.
   EngineLoop(const scheduler::BatcherLimits& limits, int max_model_len, std::unique_ptr<Runner> runner, TokenText token_text,
-             ThreadPool* pool, EngineObserver* observer);
+             ThreadPool* pool, EngineObserver* observer, PromptTransfer* transfer);
   ~EngineLoop();
 
   Status submit(GenerateRequest request, std::shared_ptr<UpdateSink> sink);
@@ -30,6 +33,12 @@ class EngineLoop {
  private:
   void run();
   void take_in(EngineIntake::Work work);
+  void take_transfer_event(TransferEvent event);
+  void take_first_tokens(TransferEvent event);
+  Status take_first_token(Generation& generation, int choice, TokenOutput token, bool same_numerics);
+  void prompt_arrived(scheduler::RequestId id);
+  void transfer_failed(scheduler::RequestId id, const Status& why);
+  void transfer_released(scheduler::RequestId id);
   void add(std::vector<std::unique_ptr<Generation>> arrived);
   void step();
   Status admit(Generation& generation);
@@ -37,10 +46,11 @@ class EngineLoop {
   Status compute(std::span<const scheduler::PassItem> pass);
   void share_prompts(std::span<const scheduler::PassItem> pass);
   void take_results(std::span<LogitReading> readings);
-  void take_token(LogitReading& reading, Clock::time_point now);
+  void take_token(Generation& generation, int choice, TokenOutput token, Clock::time_point now);
   void first_output(Generation& generation, Clock::time_point now);
   Status settle(std::span<const scheduler::PassItem> pass, std::span<const LogitReading> readings);
-  void emit(std::span<const scheduler::PassItem> pass);
+  void emit(scheduler::RequestId id);
+  void let_go(Generation& generation, const Status& why);
   void end(scheduler::RequestId id, GenerationUpdate last);
   void fail(scheduler::RequestId id, const Status& why);
   void fail_all(const Status& why);
@@ -49,9 +59,12 @@ class EngineLoop {
   const std::unique_ptr<Runner> runner_;
   const TokenText token_text_;
   EngineObserver* const observer_;
+  PromptTransfer* const transfer_;
   EngineIntake intake_;
-  kv::BlockPool blocks_;     // Before the tables in generations_ that refer to it.
-  Generations generations_;  // The engine thread's, as all below.
+  kv::BlockPool blocks_;                                                  // Before the tables in generations_ that refer to it.
+  Generations generations_;                                               // The engine thread's, as all below.
+  std::map<scheduler::RequestId, std::vector<kv::BlockTable>> retained_;  // Of ended or preempted requests, until kReleased.
+  bool blocked_ = false;                                                  // Nothing can be done before news comes in.
   PassBuilder builder_;
   LogitReader reader_;
   std::vector<float> logits_;

@@ -46,6 +46,7 @@ struct Generation {
   std::vector<GenerationChoice> choices;
   std::vector<TokenOutput> prompt_scores;  ///< As far as computed; [0] has no logprob. Moved out with the first update.
   bool prompt_reported = false;
+  bool in_transfer = false;  ///< A PromptTransfer may read or write its prompt's blocks.
   int preemptions = 0;
   GenerationTimes times;
 

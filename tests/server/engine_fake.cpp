@@ -185,10 +185,9 @@ void PassGate::let_one_pass() {
   changed_.notify_all();
 }
 
-std::unique_ptr<AggregatedEngine> make_fake_engine(const EngineOptions& options, FakeSizes sizes, ThreadPool* pool,
-                                                   std::function<void(const model::ForwardBatch&)> before_pass) {
-  auto engine =
-      AggregatedEngine::create(options, std::make_unique<FakeRunner>(sizes, std::move(before_pass)), fake_token_text(), pool);
+std::unique_ptr<LoopEngine> make_fake_engine(const EngineOptions& options, FakeSizes sizes, ThreadPool* pool,
+                                             std::function<void(const model::ForwardBatch&)> before_pass) {
+  auto engine = LoopEngine::create(options, std::make_unique<FakeRunner>(sizes, std::move(before_pass)), fake_token_text(), pool);
   REQUIRE(engine.ok());
   return std::move(engine).value();
 }

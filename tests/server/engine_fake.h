@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "server/aggregated_engine.h"
 #include "server/engine.h"
 #include "server/engine_runner.h"
+#include "server/loop_engine.h"
 
 namespace lynx::server {
 
@@ -111,7 +111,7 @@ class PassGate {
 };
 
 /// An engine over a FakeRunner; fails the test when it cannot be made.
-std::unique_ptr<AggregatedEngine> make_fake_engine(const EngineOptions& options, FakeSizes sizes, ThreadPool* pool,
-                                                   std::function<void(const model::ForwardBatch&)> before_pass = {});
+std::unique_ptr<LoopEngine> make_fake_engine(const EngineOptions& options, FakeSizes sizes, ThreadPool* pool,
+                                             std::function<void(const model::ForwardBatch&)> before_pass = {});
 
 }  // namespace lynx::server

@@ -50,9 +50,9 @@ LoadedModel& loaded() {
   return instance;
 }
 
-std::unique_ptr<AggregatedEngine> make_engine(EngineOptions options, int kv_blocks) {
+std::unique_ptr<LoopEngine> make_engine(EngineOptions options, int kv_blocks) {
   options.kv_memory_bytes = kv::KvCache::block_bytes(loaded().model->kv_shape()) * kv_blocks;
-  auto engine = AggregatedEngine::create(options, loaded().model.get(), loaded().tokenizer.get(), loaded().pool.get());
+  auto engine = LoopEngine::create(options, loaded().model.get(), loaded().tokenizer.get(), loaded().pool.get());
   REQUIRE(engine.ok());
   return std::move(engine).value();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// The engine of --aggregated: prefill and decode on one model in one process.
+// The engine over one model: alone it is --aggregated, prefill and decode in one process; with a PromptTransfer it is one half of a
+// pair.
 
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "model/model.h"
 #include "server/engine.h"
 #include "server/engine_runner.h"
+#include "server/prompt_transfer.h"
 #include "text/tokenizer.h"
 
 namespace lynx::server {
@@ -26,22 +28,23 @@ struct EngineOptions {
   /// same time with 64 … 512 (SmolLM2-135M, two cores), while the longest pause grew from 1 to 5 with it.
   int chunk_rows_beside_decodes = 128;
   EngineObserver* observer = nullptr;  ///< Not owned; outlives the engine.
+  PromptTransfer* transfer = nullptr;  ///< Same. Null: prompts are computed and used here.
 };
 
-class AggregatedEngine final : public Engine {
+class LoopEngine final : public Engine {
  public:
   /// Allocates the KV cache and starts the engine's thread. What is pointed to is not owned and must outlive the engine; `model`
   /// and `pool` are the engine's alone from now on. RESOURCE_EXHAUSTED when the KV memory cannot be had or holds no block;
   /// INVALID_ARGUMENT naming max-model-len when that is beyond the model's context.
-  static Result<std::unique_ptr<AggregatedEngine>> create(const EngineOptions& options, model::Model* model,
-                                                          const text::Tokenizer* tokenizer, ThreadPool* pool);
+  static Result<std::unique_ptr<LoopEngine>> create(const EngineOptions& options, model::Model* model,
+                                                    const text::Tokenizer* tokenizer, ThreadPool* pool);
 
   /// The same over any runner, whose KV blocks are its own; `kv_memory_bytes` is not looked at.
-  static Result<std::unique_ptr<AggregatedEngine>> create(const EngineOptions& options, std::unique_ptr<Runner> runner,
-                                                          TokenText token_text, ThreadPool* pool);
+  static Result<std::unique_ptr<LoopEngine>> create(const EngineOptions& options, std::unique_ptr<Runner> runner,
+                                                    TokenText token_text, ThreadPool* pool);
 
   /// Ends after the pass under way; live requests fail with UNAVAILABLE.
-  ~AggregatedEngine() override;
+  ~LoopEngine() override;
 
   Status submit(GenerateRequest request, std::shared_ptr<UpdateSink> sink) override;
   void cancel(std::string_view request_id) override;
@@ -50,7 +53,7 @@ class AggregatedEngine final : public Engine {
   int max_model_len() const override;
 
  private:
-  explicit AggregatedEngine(std::unique_ptr<EngineLoop> loop);
+  explicit LoopEngine(std::unique_ptr<EngineLoop> loop);
   std::unique_ptr<EngineLoop> loop_;
 };
 

@@ -1,4 +1,4 @@
-#include "server/aggregated_engine.h"
+#include "server/loop_engine.h"
 
 #include <algorithm>
 #include <utility>
@@ -41,8 +41,8 @@ scheduler::BatcherLimits batcher_limits(const EngineOptions& options, const Runn
 
 }  // namespace
 
-Result<std::unique_ptr<AggregatedEngine>> AggregatedEngine::create(const EngineOptions& options, model::Model* model,
-                                                                   const text::Tokenizer* tokenizer, ThreadPool* pool) {
+Result<std::unique_ptr<LoopEngine>> LoopEngine::create(const EngineOptions& options, model::Model* model,
+                                                       const text::Tokenizer* tokenizer, ThreadPool* pool) {
   LYNX_TRY(auto runner, ModelRunner::create(model, options.kv_memory_bytes));
   TokenText token_text = [tokenizer](std::int32_t id) {
     return tokenizer->is_control(id) ? std::string_view{} : tokenizer->token_bytes(id);
@@ -50,37 +50,38 @@ Result<std::unique_ptr<AggregatedEngine>> AggregatedEngine::create(const EngineO
   return create(options, std::move(runner), std::move(token_text), pool);
 }
 
-Result<std::unique_ptr<AggregatedEngine>> AggregatedEngine::create(const EngineOptions& options, std::unique_ptr<Runner> runner,
-                                                                   TokenText token_text, ThreadPool* pool) {
+Result<std::unique_ptr<LoopEngine>> LoopEngine::create(const EngineOptions& options, std::unique_ptr<Runner> runner,
+                                                       TokenText token_text, ThreadPool* pool) {
   LYNX_TRY(const int max_model_len, choose_max_model_len(options, *runner));
   const scheduler::BatcherLimits limits = batcher_limits(options, *runner);
   if (const int most = std::min(limits.rows_per_pass, limits.logit_rows_per_pass); options.max_running > most) {
     log_warning("max-running is lowered to what one pass can decode", {{"max_running", most}, {"wanted", options.max_running}});
   }
-  auto loop = std::make_unique<EngineLoop>(limits, max_model_len, std::move(runner), std::move(token_text), pool, options.observer);
-  return std::unique_ptr<AggregatedEngine>(new AggregatedEngine(std::move(loop)));
+  auto loop = std::make_unique<EngineLoop>(limits, max_model_len, std::move(runner), std::move(token_text), pool, options.observer,
+                                           options.transfer);
+  return std::unique_ptr<LoopEngine>(new LoopEngine(std::move(loop)));
 }
 
-AggregatedEngine::AggregatedEngine(std::unique_ptr<EngineLoop> loop) : loop_(std::move(loop)) {}
-AggregatedEngine::~AggregatedEngine() = default;
+LoopEngine::LoopEngine(std::unique_ptr<EngineLoop> loop) : loop_(std::move(loop)) {}
+LoopEngine::~LoopEngine() = default;
 
-Status AggregatedEngine::submit(GenerateRequest request, std::shared_ptr<UpdateSink> sink) {
+Status LoopEngine::submit(GenerateRequest request, std::shared_ptr<UpdateSink> sink) {
   return loop_->submit(std::move(request), std::move(sink));
 }
 
-void AggregatedEngine::cancel(std::string_view request_id) {
+void LoopEngine::cancel(std::string_view request_id) {
   loop_->intake().cancel(request_id);
 }
 
-void AggregatedEngine::begin_drain() {
+void LoopEngine::begin_drain() {
   loop_->intake().begin_drain();
 }
 
-EngineStats AggregatedEngine::stats() const {
+EngineStats LoopEngine::stats() const {
   return loop_->intake().stats();
 }
 
-int AggregatedEngine::max_model_len() const {
+int LoopEngine::max_model_len() const {
   return loop_->max_model_len();
 }
 
