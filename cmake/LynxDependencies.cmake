@@ -11,6 +11,7 @@ find_package(gRPC CONFIG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # UCX: what scripts/fetch.py unpacked, else the system's. Programs in the build tree find the former through their RPATH, and UCX
 # its modules beside its libraries.
 find_package(ucx 1.13 QUIET CONFIG PATHS "${PROJECT_SOURCE_DIR}/.deps/ucx" NO_DEFAULT_PATH)

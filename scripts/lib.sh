@@ -5,7 +5,7 @@ cd "$root"
 
 default_model=".models/SmolLM2-135M-Instruct.Q4_1.gguf"
 build_packages=(g++ cmake ninja-build ccache pkg-config libspdlog-dev nlohmann-json3-dev catch2 libboost-dev libcli11-dev
-  libpcre2-dev libutf8proc-dev prometheus-cpp-dev libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libprotoc-dev
+  libpcre2-dev libutf8proc-dev libxxhash-dev prometheus-cpp-dev libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libprotoc-dev
   libssl-dev)
 test_packages=(python3-venv clang-format)
 
