@@ -19,8 +19,10 @@
 #include "kv/block_pool.h"
 #include "model/model.h"
 #include "model/model_file.h"
+#include "server/grpc_server.h"
 #include "server/http_api.h"
 #include "server/http_server.h"
+#include "server/inference_service.h"
 #include "server/loop_engine.h"
 #include "server/metrics.h"
 #include "server/shutdown_signal.h"
@@ -151,24 +153,33 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
   return std::nullopt;
 }
 
-Status write_port_file(const std::string& path, int port) {
+/// The ports, HTTP's first, one a line.
+Status write_port_file(const std::string& path, int http_port, int grpc_port) {
   if (path.empty()) return {};
   // Whoever waits for the file must not see it half-written.
   const std::string partial = path + ".partial";
   std::ofstream file(partial);
-  file << port << '\n';
+  file << http_port << '\n' << grpc_port << '\n';
   file.close();
   if (!file || std::rename(partial.c_str(), path.c_str()) != 0) return invalid_argument("--port-file: cannot write " + path);
   return {};
 }
 
+/// The gRPC front: what serves and what listens.
+struct GrpcFront {
+  InferenceService& inference;
+  GrpcServer& server;
+};
+
 /// Serves until a signal, then lets running requests finish; the exit code.
-int serve_until_signal(const Config& config, ShutdownSignal& signal, HttpApi& api, HttpServer& server, ServerMetrics& metrics,
-                       Engine& engine) {
+int serve_until_signal(const Config& config, ShutdownSignal& signal, HttpApi& api, HttpServer& server, const GrpcFront& grpc,
+                       ServerMetrics& metrics, Engine& engine) {
   signal.wait();
   log_info("draining", {{"live_requests", metrics.live_calls()}, {"timeout_s", config.shutdown_timeout_s}});
   api.begin_drain();
   server.begin_drain();
+  grpc.inference.begin_drain();
+  grpc.server.set_serving(false);
   engine.begin_drain();
   const auto deadline = Clock::now() + std::chrono::duration<double>(config.shutdown_timeout_s);
   while (metrics.live_calls() > 0 || server.stats().exchanges > 0) {
@@ -179,8 +190,9 @@ int serve_until_signal(const Config& config, ShutdownSignal& signal, HttpApi& ap
     if (Clock::now() >= deadline) {
       log_warning("shutdown timeout: ending with requests running", {{"live_requests", metrics.live_calls()}});
       api.abort_generations();
-      for (const auto flushed = Clock::now() + kFlush; server.stats().exchanges > 0 && Clock::now() < flushed;)
-        signal.wait_for(kPoll);
+      grpc.inference.abort_generations();
+      const auto busy = [&] { return metrics.live_calls() > 0 || server.stats().exchanges > 0; };
+      for (const auto flushed = Clock::now() + kFlush; busy() && Clock::now() < flushed;) signal.wait_for(kPoll);
       return kExitRuntime;
     }
   }
@@ -204,6 +216,10 @@ int run_decode_node(const Config& config) {
   auto listening = HttpServer::listen(config.host, config.http_port, {});
   if (!listening.ok()) return report({kExitRuntime, listening.status()});
   const std::unique_ptr<HttpServer> server = std::move(listening).value();
+  InferenceService inference(api_keys, metrics);
+  auto grpc_listening = GrpcServer::start(config.host, config.grpc_port, {inference.service()});
+  if (!grpc_listening.ok()) return report({kExitRuntime, grpc_listening.status()});
+  const std::unique_ptr<GrpcServer> grpc_server = std::move(grpc_listening).value();
   LoadedModel loaded;
   std::optional<HttpApi> api;
   // Their tasks use the API, so they end before it does.
@@ -213,13 +229,16 @@ int run_decode_node(const Config& config) {
   int exit_code = kExitClean;
   if (const auto failure = load(config, metrics, &loaded)) {
     exit_code = report(*failure);
-  } else if (const Status status = write_port_file(config.port_file, server->port()); !status.ok()) {
+  } else if (const Status status = write_port_file(config.port_file, server->port(), grpc_server->port()); !status.ok()) {
     exit_code = report({kExitRuntime, status});
   } else {
     api->set_backend(&loaded.backend);
-    log_info("ready", {{"url", fmt::format("http://{}:{}", config.host, server->port())}});
-    exit_code = serve_until_signal(config, signal, *api, *server, metrics, *loaded.engine);
+    inference.set_backend(&loaded.backend, &workers);
+    grpc_server->set_serving(true);
+    log_info("ready", {{"url", fmt::format("http://{}:{}", config.host, server->port())}, {"grpc_port", grpc_server->port()}});
+    exit_code = serve_until_signal(config, signal, *api, *server, {inference, *grpc_server}, metrics, *loaded.engine);
   }
+  grpc_server->stop();
   server->stop();
   return exit_code;
 }

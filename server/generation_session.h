@@ -5,23 +5,11 @@
 #include <vector>
 
 #include "server/engine.h"
+#include "server/generation_plan.h"
 #include "server/http_call.h"
-#include "server/openai_prompt.h"
 #include "server/openai_response.h"
 
 namespace lynx::server {
-
-/// A validated generation, ready to run: one engine request a prompt, joined in one response.
-struct GenerationPlan {
-  ResponseHead head;
-  std::vector<GenerateRequest> requests;
-  std::vector<EncodedPrompt> prompts;  ///< For echo; tokens are no longer there.
-  bool echo = false;
-  bool with_logprobs = false;
-  bool stream = false;
-  bool include_usage = false;
-  int choices_per_prompt = 1;
-};
 
 /// Runs a plan and answers its call. Lives on the I/O thread, which also runs the engine's updates (the engine's thread only posts
 /// them), so nothing here is locked. Owned by the sinks that the engine holds; a client that leaves cancels the engine requests.

@@ -7,32 +7,22 @@
 #include <string_view>
 #include <vector>
 
-#include "server/engine.h"
+#include "server/api_keys.h"
 #include "server/generation_session.h"
 #include "server/http_call.h"
 #include "server/http_message.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
-#include "server/openai_prompt.h"
-#include "server/openai_request.h"
+#include "server/serving_backend.h"
 
 namespace lynx::server {
-
-/// What answers generations, once the model is loaded. Nothing is owned; all of it outlives the HTTP server.
-struct ServingBackend {
-  Engine* engine = nullptr;
-  TextTools text;
-  RequestLimits limits;
-  std::int64_t created = 0;  ///< Unix seconds; of the model, for /v1/models.
-  std::string isa;
-};
 
 /// Routes and answers every request of the HTTP front. Cheap routes are answered on the I/O thread; bodies are parsed and tokenized
 /// by workers.
 class HttpApi final : public HttpHandler {
  public:
   struct Options {
-    std::vector<std::string> api_keys;  ///< Empty: no authentication.
+    ApiKeys api_keys;
   };
 
   /// `server` provides the I/O thread and its statistics; the three outlive the API's last request.
@@ -55,7 +45,6 @@ class HttpApi final : public HttpHandler {
   static constexpr std::size_t kFirstSweep = 64;
 
   static const Route* find_route(const HttpRequest& request, std::string* allowed);
-  bool authorized(const HttpRequest& request) const;
   void start_generation(GenerationPlan plan, const CallPtr& call, const ServingBackend& backend);
   void dispatch(const Route& route, RequestPtr request, CallPtr call);
 

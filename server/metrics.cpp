@@ -67,10 +67,11 @@ struct ServerMetrics::Impl {
   std::atomic<int> live_calls{0};
   std::atomic<bool> has_model{false};
 
-  Histogram ttft, inter_token, total, queue, prefill, decode, pass_seconds, pass_rows, http_seconds;
+  Histogram ttft, inter_token, total, queue, prefill, decode, pass_seconds, pass_rows, http_seconds, grpc_seconds;
   Gauge waiting, running, kv_usage, kv_free, kv_total, connections, exchanges, calls;
   Counter prompt_tokens, generated_tokens, preemptions, overflows, disconnects, stopped, cut, cancelled, failed;
   prometheus::Family<prometheus::Counter>* http_requests = nullptr;
+  prometheus::Family<prometheus::Counter>* grpc_requests = nullptr;
   prometheus::Family<prometheus::Gauge>* cache_info = nullptr;
   int kv_block_tokens = 0;
 
@@ -99,18 +100,24 @@ struct ServerMetrics::Impl {
     return {add(name, native_labels), vllm_name == nullptr ? nullptr : add(vllm_name, all)};
   }
 
-  void create_http();
+  void create_fronts();
   void create_latencies();
   void create_engine();
 };
 
-void ServerMetrics::Impl::create_http() {
+void ServerMetrics::Impl::create_fronts() {
   http_requests = &prometheus::BuildCounter()
                        .Name("lynx_server_http_requests_total")
                        .Help("HTTP requests by route and status; 499: the client left before its answer")
                        .Register(registry);
   http_seconds =
       histogram("lynx_server_http_request_seconds", nullptr, "From a request's arrival to its last byte", kLatencyBuckets);
+  grpc_requests = &prometheus::BuildCounter()
+                       .Name("lynx_server_grpc_requests_total")
+                       .Help("gRPC requests by method and status code")
+                       .Register(registry);
+  grpc_seconds =
+      histogram("lynx_server_grpc_request_seconds", nullptr, "From a gRPC request's arrival to its status", kLatencyBuckets);
   connections = gauge("lynx_server_http_connections", nullptr, "Open HTTP connections");
   exchanges = gauge("lynx_server_http_exchanges", nullptr, "HTTP requests read and not yet answered");
   calls = gauge("lynx_server_live_calls", nullptr, "Requests that handlers hold");
@@ -156,7 +163,7 @@ void ServerMetrics::Impl::create_engine() {
 }
 
 ServerMetrics::ServerMetrics() : impl_(std::make_unique<Impl>()) {
-  impl_->create_http();
+  impl_->create_fronts();
 }
 ServerMetrics::~ServerMetrics() = default;
 
@@ -199,6 +206,11 @@ void ServerMetrics::on_request_end(const RequestReport& report) {
 void ServerMetrics::http_request(std::string_view route, int status, double seconds) {
   impl_->http_requests->Add({{"route", std::string(route)}, {"status", std::to_string(status)}}).Increment();
   impl_->http_seconds.observe(seconds);
+}
+
+void ServerMetrics::grpc_request(std::string_view method, std::string_view code, double seconds) {
+  impl_->grpc_requests->Add({{"method", std::string(method)}, {"code", std::string(code)}}).Increment();
+  impl_->grpc_seconds.observe(seconds);
 }
 
 void ServerMetrics::call_begins() {

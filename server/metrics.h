@@ -34,7 +34,9 @@ class ServerMetrics final : public EngineObserver {
   void on_request_end(const RequestReport& report) override;
 
   void http_request(std::string_view route, int status, double seconds);
-  /// Requests that handlers are working on; back to zero when the server is idle.
+  /// `code`: as code_name() spells it.
+  void grpc_request(std::string_view method, std::string_view code, double seconds);
+  /// Requests, over HTTP or gRPC, that handlers are working on; back to zero when the server is idle.
   void call_begins();
   void call_ends();
   int live_calls() const;

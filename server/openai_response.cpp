@@ -13,10 +13,6 @@ namespace {
 
 constexpr float kLogprobFloor = -9999.0F;
 
-float finite_logprob(float value) {
-  return std::isfinite(value) && value > kLogprobFloor ? value : kLogprobFloor;
-}
-
 /// Tokens that are a piece of a character are spelled as OpenAI does: escaped bytes.
 std::string token_name(std::string_view bytes, std::string_view prefix) {
   if (!text::find_invalid_utf8(bytes)) return std::string(bytes);
@@ -52,6 +48,10 @@ const char* chunk_object(const ResponseHead& head) {
 }
 
 }  // namespace
+
+float finite_logprob(float value) {
+  return std::isfinite(value) && value > kLogprobFloor ? value : kLogprobFloor;
+}
 
 void ChoicePart::append(ChoicePart part) {
   if (tokens.empty()) unscored_tokens = part.unscored_tokens;

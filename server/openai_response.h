@@ -49,7 +49,10 @@ Json role_chunk(const ResponseHead& head, int index);
 Json delta_chunk(const ResponseHead& head, const ChoicePart& part, bool with_logprobs, const text::Tokenizer& tokenizer);
 Json usage_chunk(const ResponseHead& head, const Usage& usage);
 
-/// Logprobs in the two shapes. Values are finite: −inf and NaN become −9999.
+/// What is shown of a log probability: −inf, NaN and all below −9999 become −9999, since JSON has no infinities.
+float finite_logprob(float value);
+
+/// Logprobs in the two shapes.
 Json chat_logprobs(std::span<const TokenOutput> tokens, const text::Tokenizer& tokenizer);
 Json completion_logprobs(const ChoicePart& part, const text::Tokenizer& tokenizer);
 

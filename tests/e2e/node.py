@@ -39,14 +39,14 @@ class Node:
         self.log_path = pathlib.Path(self.folder.name) / "log"
         port_file = pathlib.Path(self.folder.name) / "port"
         self.log = self.log_path.open("wb")
-        command = [PROGRAM, "--aggregated", "--model", str(model), "--http-port", "0", "--port-file", str(port_file), "--threads", "2",
+        command = [PROGRAM, "--aggregated", "--model", str(model), "--http-port", "0", "--grpc-port", "0", "--port-file", str(port_file), "--threads", "2",
                    "--kv-memory", "256MiB", *arguments]
         self.process = subprocess.Popen(command, stderr=self.log, env=clean_environment())
         try:
             eventually(lambda: port_file.exists() or self.process.poll() is not None, "the server is ready")
             if not port_file.exists():
                 raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log_text()}")
-            self.port = int(port_file.read_text())
+            self.port, self.grpc_port = map(int, port_file.read_text().split())
         except BaseException:
             self.kill()
             raise
