@@ -49,6 +49,7 @@ class TestModel {
   }
 
   Model& model() { return *model_; }
+  const kv::KvCache& cache() const { return *cache_; }
   std::size_t vocabulary() const { return static_cast<std::size_t>(model_->config().vocabulary); }
   kv::BlockTable new_table() { return kv::BlockTable(&blocks_); }
 
