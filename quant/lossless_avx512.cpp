@@ -62,7 +62,7 @@ void count_lane_bits(const Bf16* values, std::size_t rounds, const CodeLengths& 
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(bits), _mm256_add_epi8(low_half(sum), high_half(sum)));
 }
 
-/// 16 lanes of the encoder; lossless_scalar.h says what they hold.
+/// 16 lanes of the encoder; lossless_scalar_encoder.h says what they hold.
 struct EncoderLanes {
   __m512i bits;
   __m512i held;
