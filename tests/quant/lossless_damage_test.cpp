@@ -1,5 +1,6 @@
 // Damaged and forged units: an error or other values, never more. All paths must judge alike, and so must the second decoder.
 
+#include <algorithm>
 #include <string>
 
 #include "tests/catch.h"
