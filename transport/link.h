@@ -3,6 +3,7 @@
 // Messages between nodes, as the rest of Lynx sees them: no UCX type leaves ucx_link*.cpp. A Link owns one progress thread;
 // everything a LinkHandler is told happens on it, one call at a time. In-process implementations serve tests and the simulator.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -49,7 +50,12 @@ class Link {
  public:
   virtual ~Link() = default;
 
-  virtual LinkAddress address() const = 0;  ///< Any thread.
+  virtual LinkAddress address() const = 0;          ///< Any thread.
+  virtual std::string library_version() const = 0;  ///< "1.22.0": both nodes must have the same. Any thread.
+
+  /// Memory that the link has registered, for payloads; it lives as long as the link. Before start(). RESOURCE_EXHAUSTED naming
+  /// the size (and the memlock limit where that is why).
+  virtual Result<std::span<std::byte>> allocate(std::size_t bytes) = 0;
 
   /// Starts the progress thread. Once.
   virtual void start(LinkHandler* handler) = 0;
@@ -57,6 +63,10 @@ class Link {
   virtual void stop() = 0;
   /// Any thread: on_tick() soon.
   virtual void wake() = 0;
+  /// The clock of on_tick(); the simulator has its own. Any thread.
+  virtual std::int64_t now_us() const {
+    return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
 
   // Progress thread only.
 
