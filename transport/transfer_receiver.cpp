@@ -7,13 +7,7 @@ namespace lynx::transport {
 namespace {
 
 constexpr int kParts = 2;
-
-// Compares all bytes whatever they are: the time tells nothing about how many were right.
-bool equal_secrets(const TicketSecret& a, const TicketSecret& b) {
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
-  return difference == 0;
-}
+constexpr std::size_t kAckRangesMax = 4096;
 
 }  // namespace
 
@@ -33,7 +27,7 @@ TransferReceiver::TransferReceiver(TransferExpectation expectation) : expectatio
   units_.resize(units_expected_);
 }
 
-std::optional<std::size_t> TransferReceiver::slot(const UnitKey& unit) const {
+std::optional<std::size_t> TransferReceiver::index_of(const UnitKey& unit) const {
   if (unit.layer >= expectation_.layers || unit.block >= static_cast<std::uint32_t>(expectation_.blocks)) return std::nullopt;
   if (std::find(expectation_.planes.begin(), expectation_.planes.end(), unit.plane) == expectation_.planes.end())
     return std::nullopt;
@@ -43,16 +37,15 @@ std::optional<std::size_t> TransferReceiver::slot(const UnitKey& unit) const {
 
 Verdict TransferReceiver::judge(const WireHeader& header) {
   if (!(header.ticket == expectation_.ticket) || !equal_secrets(header.secret, expectation_.secret)) return Verdict::kForeign;
-  if (header.epoch != epoch_) return header.epoch < epoch_ ? Verdict::kStaleEpoch : Verdict::kMalformed;
-  auto index = slot(header.unit);
+  if (header.epoch < epoch_) return Verdict::kStaleEpoch;
+  auto index = index_of(header.unit);
   if (!index || header.unit_bytes == 0 || header.unit_bytes > expectation_.unit_bytes_max) return Verdict::kMalformed;
   if (header.length == 0 || std::uint64_t{header.offset} + header.length > header.unit_bytes) return Verdict::kMalformed;
   UnitState& unit = units_[*index];
-  if (unit.bytes == 0) {
-    unit.bytes = header.unit_bytes;
-    unit.plane = header.unit.plane;
-  }
-  if (unit.bytes != header.unit_bytes || unit.plane != header.unit.plane) return Verdict::kMalformed;
+  if (unit.bytes != 0 && (unit.bytes != header.unit_bytes || unit.plane != header.unit.plane)) return Verdict::kMalformed;
+  if (header.epoch > epoch_) begin_epoch(header.epoch);
+  unit.bytes = header.unit_bytes;
+  unit.plane = header.unit.plane;
   auto after = unit.ranges.upper_bound(header.offset);
   std::uint32_t covered_to = after == unit.ranges.begin() ? 0 : std::prev(after)->second;
   if (covered_to >= header.offset + header.length) {
@@ -63,7 +56,7 @@ Verdict TransferReceiver::judge(const WireHeader& header) {
 }
 
 bool TransferReceiver::placed(const WireHeader& header) {
-  UnitState& unit = units_[*slot(header.unit)];
+  UnitState& unit = units_[*index_of(header.unit)];
   std::uint32_t start = header.offset;
   std::uint32_t end = start + header.length;
   // A resent piece may be cut anew and lie partly on bytes that are there: only the new ones count.
@@ -92,16 +85,23 @@ void TransferReceiver::begin_epoch(std::uint32_t epoch) {
   for (auto& acks : acks_) acks.clear();
 }
 
-std::vector<UnitKey> TransferReceiver::missing(std::size_t limit) const {
+UnitKey TransferReceiver::key_of(std::size_t index) const {
+  const auto blocks = static_cast<std::size_t>(expectation_.blocks);
+  const std::size_t row = index / kParts;
+  const UnitState& unit = units_[index];
+  return {static_cast<std::uint16_t>(row / blocks), static_cast<Part>(index % kParts),
+          unit.bytes != 0 ? unit.plane : expectation_.planes.front(), static_cast<std::uint32_t>(row % blocks)};
+}
+
+std::vector<UnitKey> TransferReceiver::missing(std::size_t limit) {
   std::vector<UnitKey> keys;
-  for (std::size_t index = 0; index < units_.size() && keys.size() < limit; ++index) {
+  std::size_t index = missing_from_;
+  for (std::size_t seen = 0; seen < units_.size() && keys.size() < limit; ++seen) {
     const UnitState& unit = units_[index];
-    if (unit.bytes != 0 && unit.placed == unit.bytes) continue;
-    std::size_t block_index = index / kParts;
-    auto blocks = static_cast<std::size_t>(expectation_.blocks);
-    keys.push_back({static_cast<std::uint16_t>(block_index / blocks), static_cast<Part>(index % kParts),
-                    unit.bytes != 0 ? unit.plane : expectation_.planes.front(), static_cast<std::uint32_t>(block_index % blocks)});
+    if (unit.bytes == 0 || unit.placed != unit.bytes) keys.push_back(key_of(index));
+    index = (index + 1) % units_.size();
   }
+  missing_from_ = index;
   return keys;
 }
 
@@ -109,7 +109,7 @@ void TransferReceiver::acknowledge(Lane lane, std::uint32_t sequence) {
   auto& ranges = acks_[static_cast<std::size_t>(lane)];
   if (!ranges.empty() && ranges.back().last + 1 == sequence) {
     ranges.back().last = sequence;
-  } else {
+  } else if (ranges.size() < kAckRangesMax) {
     ranges.push_back({sequence, sequence});
   }
 }
@@ -120,10 +120,6 @@ std::vector<SequenceRange> TransferReceiver::take_acks(Lane lane, std::size_t li
   std::vector<SequenceRange> taken(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(count));
   ranges.erase(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(count));
   return taken;
-}
-
-bool TransferReceiver::has_acks() const {
-  return !acks_[0].empty() || !acks_[1].empty();
 }
 
 }  // namespace lynx::transport

@@ -39,23 +39,24 @@ class TransferReceiver {
  public:
   explicit TransferReceiver(TransferExpectation expectation);
 
-  /// Looks at a header. Sizes of a unit are fixed by its first chunk.
+  /// Looks at a header. Sizes of a unit are fixed by its first chunk. The sender decides when a new epoch begins: a header that
+  /// proves itself and fits the ticket takes the receiver there, only ever upwards.
   Verdict judge(const WireHeader& header);
   /// The payload of a kPlace chunk passed its CRC and lies in place. True when its unit is complete now.
   bool placed(const WireHeader& header);
 
-  /// A new epoch begins: chunks of earlier ones are stale. Bytes already placed stay.
-  void begin_epoch(std::uint32_t epoch);
   std::uint32_t epoch() const { return epoch_; }
 
   bool complete() const { return units_complete_ == units_expected_; }
-  /// Every unit not yet complete, at most `limit` of them, in order: what to ask for again.
-  std::vector<UnitKey> missing(std::size_t limit) const;
+  /// Units not yet complete, at most `limit` of them, in order: what to ask for again. The next call goes on behind the last one,
+  /// round and round, so that units which were not sent yet hide nothing.
+  std::vector<UnitKey> missing(std::size_t limit);
   std::uint64_t bytes_placed() const { return bytes_placed_; }
 
-  /// Acknowledgements not yet taken, as ranges per lane, at most `limit` of them; they are removed.
+  /// Acknowledgements not yet taken, as ranges per lane, at most `limit` of them; they are removed. Those of a sender that does not
+  /// let them be sent are kept up to a bound.
   std::vector<SequenceRange> take_acks(Lane lane, std::size_t limit);
-  bool has_acks() const;
+  bool has_acks(Lane lane) const { return !acks_[static_cast<std::size_t>(lane)].empty(); }
 
  private:
   struct UnitState {
@@ -65,7 +66,9 @@ class TransferReceiver {
     std::map<std::uint32_t, std::uint32_t> ranges;  ///< Placed [start, end), disjoint and merged.
   };
 
-  std::optional<std::size_t> slot(const UnitKey& unit) const;
+  std::optional<std::size_t> index_of(const UnitKey& unit) const;
+  UnitKey key_of(std::size_t index) const;
+  void begin_epoch(std::uint32_t epoch);
   void acknowledge(Lane lane, std::uint32_t sequence);
 
   TransferExpectation expectation_;
@@ -73,6 +76,7 @@ class TransferReceiver {
   std::vector<UnitState> units_;  ///< [layer][block][part]
   std::size_t units_expected_ = 0;
   std::size_t units_complete_ = 0;
+  std::size_t missing_from_ = 0;  ///< Where the next missing() begins.
   std::uint64_t bytes_placed_ = 0;
   std::vector<SequenceRange> acks_[kLanes];
 };

@@ -3,87 +3,123 @@
 #include <algorithm>
 
 namespace lynx::transport {
+namespace {
 
-void TransferSender::add_unit(const UnitKey& unit, std::uint32_t bytes) {
-  if (bytes == 0 || !index_.emplace(unit, order_.size()).second) return;
-  order_.push_back({unit, bytes, 0, 0});
-  ++units_left_;
-  remaining_bytes_ += bytes;
+UnitKey without_plane(UnitKey key) {
+  key.plane = Plane::kBf16;
+  return key;
 }
 
-Chunk TransferSender::emit(const Piece& piece, bool resent, std::int64_t now_us) {
+}  // namespace
+
+void TransferSender::add_unit(const UnitKey& unit) {
+  if (!index_.emplace(without_plane(unit), order_.size()).second) return;
+  order_.push_back({unit, 0, 0, 0, 0});
+  ++units_left_;
+}
+
+std::optional<UnitKey> TransferSender::unit_to_prepare() const {
+  if (!lost_.empty() || next_unit_ == order_.size() || order_[next_unit_].bytes != 0) return std::nullopt;
+  return order_[next_unit_].key;
+}
+
+void TransferSender::prepared(const PreparedUnit& coded) {
+  Unit& unit = order_[next_unit_];
+  unit.key.plane = coded.plane;
+  unit.bytes = coded.bytes;
+  unit.memory = coded.memory;
+  begun_bytes_ += coded.bytes;
+  ++coded_;
+}
+
+std::uint32_t TransferSender::ready_bytes() const {
+  if (!lost_.empty()) return lost_.front().length;
+  if (next_unit_ == order_.size()) return 0;
+  return order_[next_unit_].bytes - order_[next_unit_].sent;
+}
+
+Chunk TransferSender::emit(Piece piece, bool resent, std::int64_t now_us) {
   const Unit& unit = order_[piece.unit];
-  if (in_flight_.empty()) last_progress_us_ = now_us;
+  piece.sent_us = now_us;
   std::uint32_t sequence = next_sequence_++;
   in_flight_.emplace(sequence, piece);
   in_flight_bytes_ += piece.length;
-  return {unit.key, unit.bytes, piece.offset, piece.length, sequence, resent};
+  return {unit.key, unit.bytes, unit.memory, piece.offset, piece.length, sequence, resent};
 }
 
 std::optional<Chunk> TransferSender::next_chunk(std::uint32_t max_bytes, std::int64_t now_us) {
-  if (max_bytes == 0) return std::nullopt;
+  if (max_bytes == 0 || ready_bytes() == 0) return std::nullopt;
+  if (in_flight_.empty()) last_progress_us_ = now_us;
   if (!lost_.empty()) {
     Piece piece = lost_.front();
     lost_.pop_front();
     if (piece.length > max_bytes) {
-      lost_.push_front({piece.unit, piece.offset + max_bytes, piece.length - max_bytes});
+      lost_.push_front({piece.unit, piece.offset + max_bytes, piece.length - max_bytes, piece.sent_us});
       piece.length = max_bytes;
     }
     return emit(piece, true, now_us);
   }
-  if (next_unit_ == order_.size()) return std::nullopt;
   Unit& unit = order_[next_unit_];
-  Piece piece{next_unit_, unit.sent, std::min(max_bytes, unit.bytes - unit.sent)};
+  Piece piece{next_unit_, unit.sent, std::min(max_bytes, unit.bytes - unit.sent), now_us};
   unit.sent += piece.length;
   if (unit.sent == unit.bytes) ++next_unit_;
   return emit(piece, false, now_us);
 }
 
-void TransferSender::on_acked(SequenceRange range, std::int64_t now_us, std::vector<UnitKey>* done) {
+void TransferSender::on_acked(SequenceRange range, std::int64_t now_us, std::vector<std::uint32_t>* done) {
   auto it = in_flight_.lower_bound(range.first);
   while (it != in_flight_.end() && it->first <= range.last) {
     const Piece& piece = it->second;
     Unit& unit = order_[piece.unit];
     in_flight_bytes_ -= piece.length;
-    remaining_bytes_ -= piece.length;
+    begun_bytes_ -= piece.length;
+    acked_bytes_ += piece.length;
     unit.acked += piece.length;
     if (unit.acked == unit.bytes) {
       --units_left_;
-      done->push_back(unit.key);
+      done->push_back(unit.memory);
     }
     last_progress_us_ = now_us;
     it = in_flight_.erase(it);
   }
 }
 
-void TransferSender::on_rejected(std::uint32_t sequence) {
-  auto it = in_flight_.find(sequence);
-  if (it == in_flight_.end()) return;
+TransferSender::InFlight::iterator TransferSender::lose(InFlight::iterator it) {
   in_flight_bytes_ -= it->second.length;
   lost_.push_back(it->second);
-  in_flight_.erase(it);
+  return in_flight_.erase(it);
 }
 
-void TransferSender::on_missing(const UnitKey& unit) {
-  auto found = index_.find(unit);
+void TransferSender::on_rejected(std::uint32_t sequence) {
+  auto it = in_flight_.find(sequence);
+  if (it != in_flight_.end()) lose(it);
+}
+
+void TransferSender::on_missing(const UnitKey& unit, std::int64_t sent_before_us) {
+  auto found = index_.find(without_plane(unit));
   if (found == index_.end()) return;
-  // What is in flight for it never arrived (the receiver asks only after a silence), so it counts as lost.
   for (auto it = in_flight_.begin(); it != in_flight_.end();) {
-    if (it->second.unit != found->second) {
-      ++it;
-      continue;
-    }
-    in_flight_bytes_ -= it->second.length;
-    lost_.push_back(it->second);
-    it = in_flight_.erase(it);
+    it = it->second.unit == found->second && it->second.sent_us < sent_before_us ? lose(it) : std::next(it);
   }
 }
 
 void TransferSender::restart() {
-  for (const auto& [sequence, piece] : in_flight_) lost_.push_back(piece);
-  in_flight_.clear();
-  in_flight_bytes_ = 0;
+  for (auto it = in_flight_.begin(); it != in_flight_.end();) it = lose(it);
   next_sequence_ = 0;
+}
+
+std::vector<std::uint32_t> TransferSender::abandon() {
+  std::vector<std::uint32_t> memory;
+  for (const Unit& unit : order_) {
+    if (unit.bytes != 0 && unit.acked != unit.bytes) memory.push_back(unit.memory);
+  }
+  order_.clear();
+  index_.clear();
+  in_flight_.clear();
+  lost_.clear();
+  next_unit_ = coded_ = units_left_ = 0;
+  in_flight_bytes_ = begun_bytes_ = 0;
+  return memory;
 }
 
 }  // namespace lynx::transport

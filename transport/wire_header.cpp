@@ -71,6 +71,12 @@ Status check_values(std::uint8_t kind, std::uint8_t lane, std::uint8_t part, std
 
 }  // namespace
 
+bool equal_secrets(const TicketSecret& a, const TicketSecret& b) {
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
 WireBytes encode_header(const WireHeader& header) {
   WireBytes bytes{};
   put(bytes, kMagicAt, kWireMagic);

@@ -5,6 +5,7 @@
 // placed.
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,13 +30,15 @@ enum class Plane : std::uint8_t { kBf16 = 0, kLossless = 1 };
 
 /// 128 random bits that only the two nodes of a ticket know.
 using TicketSecret = std::array<std::uint8_t, 16>;
+/// Looks at all bytes whatever they are: the time it takes tells nothing about how many were right.
+bool equal_secrets(const TicketSecret& a, const TicketSecret& b);
 
 /// A ticket as the data plane knows it. `boot` is drawn by the receiver when it starts: a chunk meant for an earlier life is
 /// foreign.
 struct TicketId {
   std::uint64_t boot = 0;
   std::uint64_t request = 0;
-  friend bool operator==(const TicketId&, const TicketId&) = default;
+  friend auto operator<=>(const TicketId&, const TicketId&) = default;
 };
 
 /// One unit: all codes of one plane of one block, K or V of one layer. Placed as a whole, sent in chunks.
@@ -53,7 +56,7 @@ struct WireHeader {
   TicketId ticket;
   TicketSecret secret{};
   std::uint32_t epoch = 0;     ///< Attempt at this ticket: counted up when a transfer starts anew.
-  std::uint32_t sequence = 0;  ///< Of this chunk within (ticket, epoch, lane); from 0, without gaps.
+  std::uint32_t sequence = 0;  ///< Of this chunk within (ticket, epoch, lane), from 0, without gaps; of this acknowledgement.
   UnitKey unit;
   std::uint32_t unit_bytes = 0;  ///< Of the whole unit: coded planes vary in size.
   std::uint32_t offset = 0;      ///< Of this chunk in the unit.

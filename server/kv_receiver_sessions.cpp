@@ -1,0 +1,128 @@
+#include <utility>
+
+#include "server/kv_receiver_impl.h"
+
+namespace lynx::server {
+
+using transport::LinkAddress;
+using transport::LinkInfo;
+using transport::PeerId;
+using transport::TicketId;
+using transport::TicketPhase;
+using transport::TransferExpectation;
+
+namespace {
+
+constexpr std::int64_t kInfoEveryUs = 1'000'000;
+// Tickets that are over and whose senders are answered still. A sender asks within seconds, or never.
+constexpr std::size_t kPastMax = 4096;
+
+}  // namespace
+
+KvReceiver::Impl::Impl(const KvReceiverOptions& options, transport::Link* link, KvReceiverEvents* events,
+                       std::span<std::byte> memory)
+    : options_(options), link_(link), events_(events), mailbox_(link), slots_(memory, options.unit_bytes_max) {}
+
+void KvReceiver::Impl::connect(SessionId id, const LinkAddress& address) {
+  if (sessions_.count(id) != 0) {
+    events_->on_connected(id, Status(Code::kFailedPrecondition, "this session is connected already"));
+    return;
+  }
+  Result<PeerId> peer = link_->connect(address);
+  if (peer.ok()) {
+    Session& session = sessions_[id];
+    session.peer = *peer;
+    slots_.add_session(id);
+    refresh_info(id, session);
+  }
+  events_->on_connected(id, peer.status());
+}
+
+void KvReceiver::Impl::disconnect(SessionId id) {
+  auto it = sessions_.find(id);
+  if (it != sessions_.end()) drop_session(it);
+}
+
+void KvReceiver::Impl::on_peer_lost(PeerId peer, const Status& why) {
+  for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
+    if (it->second.peer != peer) continue;
+    const SessionId id = it->first;
+    drop_session(it);
+    events_->on_session_lost(id, why);
+    return;
+  }
+}
+
+// Its tickets stay until they are retired, but take no more chunks.
+void KvReceiver::Impl::drop_session(std::map<SessionId, Session>::iterator it) {
+  const SessionId id = it->first;
+  const PeerId peer = it->second.peer;
+  sessions_.erase(it);
+  slots_.remove_session(id);
+  {
+    std::lock_guard lock(mutex_);
+    infos_.erase(id);
+  }
+  link_->disconnect(peer);
+}
+
+void KvReceiver::Impl::refresh_info(SessionId id, Session& session) {
+  if (session.looked_at_us != 0 && now_us_ - session.looked_at_us < kInfoEveryUs) return;
+  session.looked_at_us = now_us_;
+  LinkInfo info = link_->info(session.peer);
+  std::lock_guard lock(mutex_);
+  infos_[id] = std::move(info);
+}
+
+void KvReceiver::Impl::expect(SessionId session, TransferExpectation expectation, std::shared_ptr<UnitSink> sink) {
+  const TicketId id = expectation.ticket;
+  if (!tickets_.try_emplace(id, session, expectation, std::move(sink)).second) return;
+  std::lock_guard lock(mutex_);
+  ++stats_.live_tickets;
+}
+
+void KvReceiver::Impl::retire(const TicketId& id) {
+  auto it = tickets_.find(id);
+  if (it != tickets_.end()) end(it, TicketPhase::kRetired);
+  events_->on_retired(id);
+}
+
+// The ticket's sink is not called any more. Its sender is told at once.
+void KvReceiver::Impl::end(Tickets::iterator it, TicketPhase phase) {
+  const TicketId id = it->first;
+  Ticket& ticket = it->second;
+  for (const auto& [place, slot] : ticket.landing) slots_.drop(slot);
+  past_[id] = {ticket.session, ticket.expectation.secret, ticket.transfer.epoch(), phase};
+  past_order_.push_back(id);
+  if (past_order_.size() > kPastMax) {
+    past_.erase(past_order_.front());
+    past_order_.pop_front();
+  }
+  const SessionId session_id = ticket.session;
+  const bool begun = ticket.begun;
+  tickets_.erase(it);
+  {
+    std::lock_guard lock(mutex_);
+    --stats_.live_tickets;
+  }
+  auto session = sessions_.find(session_id);
+  if (!begun || session == sessions_.end()) return;
+  session->second.to_tell.insert(id);
+  flush(session->second);
+}
+
+KvReceiverStats KvReceiver::Impl::stats() const {
+  std::lock_guard lock(mutex_);
+  auto stats = stats_;
+  stats.slots = slots_.size();
+  stats.slots_in_use = slots_.in_use();
+  return stats;
+}
+
+LinkInfo KvReceiver::Impl::link_info(SessionId id) const {
+  std::lock_guard lock(mutex_);
+  auto it = infos_.find(id);
+  return it == infos_.end() ? LinkInfo{} : it->second;
+}
+
+}  // namespace lynx::server

@@ -1,0 +1,62 @@
+#pragma once
+
+// Registered memory cut into slots of one unit each, shared by all sessions so that none of them, and no lane, can take what the
+// others need: every account keeps a share, and so does a session that is yet to come. A peer that falls silent holds what it has.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "transport/wire_header.h"
+
+namespace lynx::server {
+
+/// One lane of one session.
+using SlotAccount = std::pair<std::uint64_t, transport::Lane>;
+
+/// Not thread-safe.
+class UnitSlots {
+ public:
+  using Index = std::uint32_t;
+
+  /// Bytes of one slot that holds units of `unit_bytes_max`: whole cache lines.
+  static std::size_t slot_bytes(std::size_t unit_bytes_max) { return (unit_bytes_max + 63) / 64 * 64; }
+
+  /// As many slots as fit into `memory`, which is not owned.
+  UnitSlots(std::span<std::byte> memory, std::size_t unit_bytes_max);
+
+  void add_session(std::uint64_t session);
+  void remove_session(std::uint64_t session);  ///< Slots that it holds stay until they are dropped.
+
+  /// A slot with one reference; nullopt when none is free for this account.
+  std::optional<Index> take(const SlotAccount& account);
+  void hold(Index index) { ++slots_[index].references; }  ///< One reference more.
+  /// One reference less. True: the slot is free now.
+  bool drop(Index index);
+
+  std::span<std::byte> bytes(Index index) const { return memory_.subspan(index * slot_bytes_, slot_bytes_); }
+  std::size_t size() const { return slots_.size(); }
+  std::size_t in_use() const { return in_use_.load(std::memory_order_relaxed); }  ///< Any thread.
+
+ private:
+  struct Slot {
+    SlotAccount account;
+    std::uint32_t references = 0;
+  };
+
+  bool may_take(const SlotAccount& account) const;
+
+  std::span<std::byte> memory_;
+  std::size_t slot_bytes_;
+  std::vector<Slot> slots_;
+  std::vector<Index> free_;
+  std::atomic<std::size_t> in_use_{0};
+  std::map<SlotAccount, std::size_t> held_;  ///< Of the sessions that are there.
+};
+
+}  // namespace lynx::server

@@ -1,0 +1,41 @@
+#include <cstdlib>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/sim/transfer_world.h"
+
+namespace lynx::sim {
+namespace {
+
+constexpr std::uint32_t kSeeds = 3000;
+
+TEST_CASE("In thousands of bad networks every ticket arrives whole or ends, and nothing lands where it must not") {
+  WorldCoverage seen;
+  if (const char* seed = std::getenv("LYNX_SIM_SEED")) {
+    CHECK(TransferWorld(static_cast<std::uint32_t>(std::atol(seed)), &seen).run() == "");
+    return;
+  }
+  for (std::uint32_t seed = 1; seed <= kSeeds; ++seed) {
+    const std::string failure = TransferWorld(seed, &seen).run();
+    if (!failure.empty()) FAIL("seed " << seed << ": " << failure << " (LYNX_SIM_SEED=" << seed << " runs it alone)");
+  }
+  // The worlds were not dull.
+  CHECK(seen.completed > 5000);
+  CHECK(seen.aborted > 500);
+  CHECK(seen.failed > 50);
+  CHECK(seen.sessions_lost > 500);
+  CHECK(seen.silences > 100);
+  CHECK(seen.regions_reused > 1000);
+  CHECK(seen.damaged > 1000);
+  CHECK(seen.duplicate > 1000);
+  CHECK(seen.stale > 1000);
+  CHECK(seen.foreign > 1000);
+  CHECK(seen.unplaced > 1000);
+  CHECK(seen.asked_again > 1000);
+  CHECK(seen.epochs > 500);
+  CHECK(seen.resent > 1000);
+  CHECK(seen.strangers > 1000);
+}
+
+}  // namespace
+}  // namespace lynx::sim
