@@ -11,7 +11,8 @@ namespace lynx::server {
 namespace {
 
 // A message is written as the HTTP body that says the same and read by the HTTP front's parsers. So there is one set of limits,
-// defaults and errors, and the two fronts cannot drift apart.
+// defaults and errors, and the two fronts cannot drift apart. Of a list that is too long, one entry too many is written: enough to
+// be refused.
 
 /// Chat messages in one request. An empty message is two bytes on the wire and hundreds in memory.
 constexpr int kMaxMessages = 1 << 19;
@@ -63,7 +64,7 @@ void put_sampling(const v1::GenerateRequest& request, Json* body) {
   for (const auto& [id, bias] : request.logit_bias()) {
     // Appended as to a vector, for looking for the key each time would be quadratic; a map's keys differ anyway.
     biases.emplace_back(fmt::to_string(id), bias);
-    if (biases.size() > kMaxLogitBiases) break;  // The parser refuses it in its own words.
+    if (biases.size() > kMaxLogitBiases) break;
   }
   out["logit_bias"] = std::move(biases);
 }
@@ -87,8 +88,10 @@ std::optional<ApiError> put_options(const v1::GenerateRequest& request, Json* bo
   if (request.has_n()) out["n"] = request.n();
   if (request.has_echo()) out["echo"] = request.echo();
   put_sampling(request, body);
-  if (auto error = check_count("stop", request.stop_size(), kMaxStopStrings)) return error;
-  if (request.stop_size() > 0) out["stop"] = array_of(request.stop());
+  for (const std::string& stop : request.stop()) {
+    out["stop"].push_back(stop);
+    if (out["stop"].size() > kMaxStopStrings) break;
+  }
   if (auto error = check_count("stop_token_ids", request.stop_token_ids_size(), kMaxJsonNodes)) return error;
   if (request.stop_token_ids_size() > 0) out["stop_token_ids"] = array_of(request.stop_token_ids());
   if (request.has_include_stop_str_in_output()) out["include_stop_str_in_output"] = request.include_stop_str_in_output();
