@@ -109,14 +109,17 @@ void KvSender::Impl::watch() {
     });
     if (!late) continue;
     const SessionId session = ticket.order.session;
+    const std::int64_t silence_us = now_us_ - sessions_.at(session).heard_us;
+    if (silence_us >= options_.watchdog_us) silent.insert(session);
     if (ticket.silent_epochs < options_.watchdog_epochs) {
       restart(ticket);
-    } else if (now_us_ - sessions_.at(session).heard_us < options_.watchdog_us * options_.watchdog_epochs) {
-      hopeless.push_back(id);
-    } else {
+    } else if (silence_us < options_.watchdog_us) {
+      hopeless.push_back(id);  // Its peer lives, and does not take it.
+    } else if (silence_us >= options_.watchdog_us * options_.watchdog_epochs) {
       lost.insert(session);
+    } else {
+      restart(ticket);  // Lately other tickets were heard of.
     }
-    if (now_us_ - sessions_.at(session).heard_us >= options_.watchdog_us) silent.insert(session);
   }
   for (SessionId session : silent) events_->on_silence(session);
   for (const TicketId& id : hopeless) close(id);

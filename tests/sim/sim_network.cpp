@@ -48,7 +48,8 @@ void SimNetwork::kill(NodeId id, std::int64_t told_after_us) {
 }
 
 void SimNetwork::stall(NodeId a, NodeId b, std::int64_t until_us) {
-  stalls_[std::minmax(a, b)] = until_us;
+  std::int64_t& until = stalls_[std::minmax(a, b)];
+  until = std::max(until, until_us);
 }
 
 std::int64_t SimNetwork::stalled_until(NodeId a, NodeId b) const {
