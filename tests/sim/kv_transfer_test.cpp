@@ -1,0 +1,221 @@
+#include "tests/sim/transfer_fixture.h"
+#include "transport/ack_message.h"
+#include "transport/crc32c.h"
+
+namespace lynx::sim {
+namespace {
+
+using namespace lynx::transport;
+using server::KvReceiver;
+using server::KvReceiverOptions;
+using server::KvSender;
+using server::KvSenderOptions;
+
+constexpr std::uint32_t kUnit = 1000;
+
+KvSenderOptions sending() {
+  KvSenderOptions options;
+  options.unit_bytes_max = kUnit;
+  options.chunk_bytes = kUnit;
+  options.high_window_bytes = 64 * kUnit;
+  options.background_window_bytes = 8 * kUnit;
+  options.pool_bytes = 400 * 1024;
+  return options;
+}
+
+KvReceiverOptions receiving() {
+  KvReceiverOptions options;
+  options.unit_bytes_max = kUnit;
+  options.pool_bytes = 64 * 1024;
+  return options;
+}
+
+class Traffic final : public SimObserver {
+ public:
+  std::uint64_t data_messages = 0, data_bytes = 0, ack_messages = 0, ack_bytes = 0;
+  void on_send(NodeId, NodeId, std::span<const std::byte> header, std::span<const std::byte> payload) override {
+    const bool data = decode_header(header)->kind == MessageKind::kData;
+    ++(data ? data_messages : ack_messages);
+    (data ? data_bytes : ack_bytes) += header.size() + payload.size();
+  }
+  void on_deliver(NodeId, NodeId, std::span<const std::byte>, std::span<const std::byte>) override {}
+};
+
+TEST_CASE("A transfer arrives, its acknowledgements are few, whole units need no landing memory, and then nothing moves") {
+  Traffic traffic;
+  TransferFixture pair(sending(), receiving(), 1, &traffic);
+  auto sink = pair.send(0, 1, 500, kUnit);
+  std::size_t landing = 0;
+  while (pair.clock.step()) landing = std::max(landing, pair.decodes[0].receiver->stats().slots_in_use);
+  CHECK(landing == 0);
+  CHECK(sink->units == 1000);
+  CHECK(sink->bytes == 1000 * kUnit);
+  CHECK(pair.log.ended.at(1) == "delivered");
+  CHECK(pair.decodes[0].log.ended.at(1) == "complete");
+  CHECK(traffic.data_messages == 1000);
+  CHECK(traffic.ack_messages <= 1000 / 16);
+  CHECK(traffic.ack_bytes * 100 < traffic.data_bytes);
+  const auto stats = pair.sender->stats();
+  CHECK(stats.bytes_sent == 1000 * kUnit);
+  CHECK(stats.bytes_acknowledged == 1000 * kUnit);
+  CHECK(stats.chunks_resent == 0);
+  CHECK(stats.slots_in_use == 0);
+  CHECK(pair.sender->memory_bytes() == 400 * 1024);
+  CHECK(pair.sender->link_info(0).transport == "virtual");
+  CHECK(pair.sender->link_info(9).transport.empty());
+}
+
+TEST_CASE("A silent peer is noticed by the watchdog, given up after some epochs, and slows nobody else") {
+  TransferFixture world(sending(), receiving(), 3);
+  for (std::size_t dead : {0U, 1U}) {
+    world.network.stall(world.node, world.decodes[dead].node, 1'000'000'000);
+    for (std::uint64_t request = 0; request < 10; ++request) world.send(dead, dead * 100 + request, 200, kUnit);
+  }
+  world.run_for(100'000);
+  for (std::uint64_t request = 200; request < 210; ++request) {
+    world.send(2, request, 50, kUnit, request % 2 == 0 ? Lane::kHigh : Lane::kBackground);
+  }
+  world.run_for(2'000'000);
+  for (std::uint64_t request = 200; request < 210; ++request) CHECK(world.log.ended[request] == "delivered");
+  CHECK(world.log.ended.size() == 10);
+  world.run_for(2'000'000);
+  auto said = [&](const std::string& line) { return std::count(world.log.lines.begin(), world.log.lines.end(), line); };
+  CHECK(said("silence 0") == 1);
+  CHECK(said("silence 2") == 0);
+  CHECK(said("lost 0") == 0);
+  world.run_for(10'000'000);
+  CHECK(said("lost 0") == 1);
+  CHECK(said("lost 1") == 1);
+  CHECK(world.log.ended.size() == 30);
+  CHECK(world.log.ended[105] == "closed");
+  CHECK(world.sender->stats().live_tickets == 0);
+}
+
+TEST_CASE("Tickets end once, whatever the order of the commands") {
+  TransferFixture pair(sending(), receiving(), 1);
+  KvReceiver& receiver = *pair.decodes[0].receiver;
+  auto& ended = pair.decodes[0].log.ended;
+  SECTION("unknown ones") {
+    pair.sender->open({5, {7, 1}, {}, kUnit, 0}, std::make_shared<PlainSource>(kUnit));  // No such session.
+    pair.sender->open({0, {7, 2}, {}, kUnit + 1, 0}, std::make_shared<PlainSource>(kUnit));
+    pair.sender->abort({7, 3});
+    pair.sender->finish({7, 3});
+    pair.sender->add_units({7, 3}, Lane::kHigh, {{}});
+    receiver.retire({7, 4});
+    pair.run_to_rest();
+    CHECK(pair.log.ended == std::map<std::uint64_t, std::string>{{1, "closed"}, {2, "closed"}});
+    CHECK(ended == std::map<std::uint64_t, std::string>{{4, "retired"}});
+  }
+  SECTION("a second session of the same name") {
+    pair.sender->connect(0, pair.decodes[0].link->address());
+    receiver.connect(0, pair.link->address());
+    pair.run_to_rest();
+    CHECK(pair.log.lines.back().find("FAILED_PRECONDITION") != std::string::npos);
+    CHECK(pair.decodes[0].log.lines.back().find("FAILED_PRECONDITION") != std::string::npos);
+  }
+  SECTION("retired by the receiver: its sender stops by itself") {
+    auto sink = pair.send(0, 1, 500, kUnit);
+    pair.run_for(1'000);
+    receiver.retire({7, 1});
+    pair.run_for(300);
+    const int placed = sink->units;
+    CHECK(placed < 1000);
+    CHECK(pair.log.ended.at(1) == "closed");
+    pair.run_to_rest();
+    CHECK(sink->units == placed);
+    CHECK(ended.at(1) == "retired");
+    CHECK(receiver.stats().chunks_stale > 0);
+  }
+  SECTION("aborted by the sender: the receiver keeps it until it is retired") {
+    pair.send(0, 1, 500, kUnit);
+    pair.run_for(1'000);
+    pair.sender->abort({7, 1});
+    pair.run_for(1'000);
+    CHECK(pair.log.ended.at(1) == "closed");
+    CHECK(ended.empty());
+    receiver.retire({7, 1});
+    pair.run_to_rest();
+    CHECK(ended.at(1) == "retired");
+  }
+  SECTION("a unit that does not decode") {
+    pair.send(0, 1, 300, kUnit);  // Block 256 is the byte 0 again, which the sink takes; a source of other bytes is not.
+    struct Wrong final : server::UnitSource {
+      Coded read(const UnitKey&, std::span<std::byte> out) override {
+        out[0] = std::byte{99};
+        return {Plane::kBf16, 1};
+      }
+    };
+    receiver.expect(0, {{7, 2}, TransferFixture::kSecret, 1, 1, {Plane::kBf16}, kUnit}, std::make_shared<PlainSink>());
+    pair.sender->open({0, {7, 2}, TransferFixture::kSecret, kUnit, 0}, std::make_shared<Wrong>());
+    pair.sender->add_units({7, 2}, Lane::kHigh, {{0, Part::kK, Plane::kBf16, 0}, {0, Part::kV, Plane::kBf16, 0}});
+    pair.run_to_rest();
+    CHECK(ended.at(1) == "complete");
+    CHECK(ended.at(2) == "failed: wrong byte");
+    CHECK(pair.log.ended.at(2) == "closed");
+  }
+  SECTION("a unit that cannot be read") {
+    struct Broken final : server::UnitSource {
+      Coded read(const UnitKey&, std::span<std::byte>) override { return {Plane::kBf16, 0}; }
+    };
+    pair.sender->open({0, {7, 2}, TransferFixture::kSecret, kUnit, 0}, std::make_shared<Broken>());
+    pair.sender->add_units({7, 2}, Lane::kHigh, {{0, Part::kK, Plane::kBf16, 0}});
+    pair.run_to_rest();
+    CHECK(pair.log.ended.at(2) == "closed");
+    CHECK(pair.sender->stats().slots_in_use == 0);
+  }
+}
+
+TEST_CASE("An acknowledgement is believed only with the ticket's secret, its CRC, and the current epoch") {
+  TransferFixture pair(sending(), receiving(), 1);
+  pair.network.stall(pair.node, pair.decodes[0].node, 1'000'000);
+  pair.send(0, 1, 10, kUnit);
+  pair.run_for(1'000);
+  AckMessage ack;
+  ack.phase = TicketPhase::kComplete;
+  ack.credit_bytes[0] = 1 << 30;
+  const auto payload = encode_ack(ack);
+  WireHeader good;
+  good.kind = MessageKind::kAck;
+  good.ticket = {7, 1};
+  good.secret = TransferFixture::kSecret;
+  good.sequence = 5;
+  good.length = static_cast<std::uint32_t>(payload.size());
+  good.payload_crc = crc32c(payload);
+  auto inject = [&](auto change) {
+    WireHeader header = good;
+    change(header);
+    pair.network.inject(pair.node, Lane::kHigh, encode_header(header), payload);
+    pair.run_for(10);
+  };
+  inject([](WireHeader& h) { h.secret[9] ^= 1; });
+  inject([](WireHeader& h) { h.ticket.boot = 8; });
+  inject([](WireHeader& h) { h.payload_crc ^= 1; });
+  inject([](WireHeader& h) { h.length += 1; });
+  inject([](WireHeader& h) { h.kind = MessageKind::kData, h.unit_bytes = h.length; });
+  CHECK(pair.log.ended.empty());
+  CHECK(pair.sender->stats().foreign_messages == 5);
+  inject([](WireHeader&) {});
+  CHECK(pair.log.ended.at(1) == "delivered");
+}
+
+TEST_CASE("Pools that do not hold two units are refused in words") {
+  SimClock clock;
+  SimNetwork network(&clock, 1, {}, nullptr);
+  NodeId node = 0;
+  Link* link = network.add_node(&node);
+  SenderLog sender_log;
+  ReceiverLog receiver_log;
+  KvSenderOptions out = sending();
+  KvReceiverOptions in = receiving();
+  out.pool_bytes = 2047;
+  in.pool_bytes = 2047;
+  auto sender = KvSender::create(out, link, &sender_log);
+  auto receiver = KvReceiver::create(in, link, &receiver_log);
+  REQUIRE_FALSE(sender.ok());
+  REQUIRE_FALSE(receiver.ok());
+  CHECK(sender.status().message() == "send pool of 2047 bytes does not hold two units of 1000 bytes");
+  CHECK(receiver.status().message() == "landing pool of 2047 bytes does not hold two units of 1000 bytes");
+}
+
+}  // namespace
+}  // namespace lynx::sim
