@@ -68,6 +68,8 @@ class TicketDesk {
   void end(RequestNumber request, std::vector<TicketCommand>* out);
 
   void node_up(NodeIndex node, std::vector<TicketCommand>* out);
+  /// It takes no new tickets; those it has go on.
+  void node_draining(NodeIndex node) { nodes_[static_cast<std::size_t>(node)].up = false; }
   void node_down(NodeIndex node, const Status& why, std::vector<TicketCommand>* out);
 
   /// They were handed to the engine. A cache counts as arrived only after them.

@@ -47,12 +47,13 @@ std::string option_help(const ConfigOption& option, const Config& defaults) {
 /// The flags, or what to print instead of running.
 std::variant<Flags, CommandLine> parse_flags(const ProgramInfo& program, const std::vector<std::string>& arguments) {
   Flags flags;
-  const Config defaults;
+  const Config defaults = default_config(program.program);
   CLI::App app(program.summary, program.name);
   app.set_version_flag("--version", fmt::format("{} {}", program.name, LYNX_VERSION));
   app.get_formatter()->column_width(36);
   std::map<std::string, std::pair<std::string, CLI::Option*>> given;
   for (const ConfigOption& option : config_options()) {
+    if (!option.belongs_to(program.program)) continue;
     auto& [text, added] = given[std::string(option.name)];
     const std::string flag = fmt::format("--{}", option.name);
     if (option.kind == ConfigOption::Kind::kSwitch) {
@@ -96,7 +97,7 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-Status apply_file(const std::string& path, Config* config) {
+Status apply_file(const std::string& path, Program program, Config* config) {
   LYNX_TRY(const std::string text, read_file(path));
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return invalid_argument(fmt::format("{}: not valid JSON", path));
@@ -105,6 +106,7 @@ Status apply_file(const std::string& path, Config* config) {
     const ConfigOption* option = find_config_option(key);
     const std::string source = fmt::format("{}: \"{}\"", path, key);
     if (option == nullptr) return invalid_argument(fmt::format("{}: unknown setting", source));
+    if (!option->belongs_to(program)) return invalid_argument(fmt::format("{}: a setting of the other node's", source));
     if (value.is_null()) continue;
     if (!value.is_string() && !value.is_number() && !value.is_boolean()) {
       return invalid_argument(fmt::format("{}: must be a string, a number or true or false", source));
@@ -114,7 +116,7 @@ Status apply_file(const std::string& path, Config* config) {
   return {};
 }
 
-Status apply_environment(const Environment& environment, Config* config, std::vector<std::string>* warnings) {
+Status apply_environment(const Environment& environment, Program program, Config* config, std::vector<std::string>* warnings) {
   for (const auto& [name, value] : environment) {
     if (name.starts_with(kTestPrefix) || name == kConfigVariable) continue;
     const ConfigOption* found = nullptr;
@@ -126,17 +128,19 @@ Status apply_environment(const Environment& environment, Config* config, std::ve
       warnings->push_back(fmt::format("{} is set, but is no setting", name));
       continue;
     }
-    LYNX_RETURN_IF_ERROR(apply(*found, value, name, config));
+    // Both nodes may be given one environment.
+    if (found->belongs_to(program)) LYNX_RETURN_IF_ERROR(apply(*found, value, name, config));
   }
   return {};
 }
 
 /// File, then environment, then flags: what comes later wins.
-Status apply_all(const Flags& flags, const Environment& environment, Config* config, std::vector<std::string>* warnings) {
+Status apply_all(const Flags& flags, const Environment& environment, Program program, Config* config,
+                 std::vector<std::string>* warnings) {
   std::string file = flags.config_file;
   if (const auto it = environment.find(std::string(kConfigVariable)); file.empty() && it != environment.end()) file = it->second;
-  if (!file.empty()) LYNX_RETURN_IF_ERROR(apply_file(file, config));
-  LYNX_RETURN_IF_ERROR(apply_environment(environment, config, warnings));
+  if (!file.empty()) LYNX_RETURN_IF_ERROR(apply_file(file, program, config));
+  LYNX_RETURN_IF_ERROR(apply_environment(environment, program, config, warnings));
   for (const auto& [name, text] : flags.values) {
     LYNX_RETURN_IF_ERROR(apply(*find_config_option(name), text, "--" + name, config));
   }
@@ -145,9 +149,16 @@ Status apply_all(const Flags& flags, const Environment& environment, Config* con
 
 }  // namespace
 
-Result<std::string> config_to_json(const Config& config) {
+Config default_config(Program program) {
+  Config config;
+  if (program == Program::kPrefillNode) config.http_port = 7001;
+  return config;
+}
+
+Result<std::string> config_to_json(const Config& config, Program program) {
   Json json = Json::object();
   for (const ConfigOption& option : config_options()) {
+    if (!option.belongs_to(program)) continue;
     const std::string text = option.get(config);
     if (text::find_invalid_utf8(text)) {
       return invalid_argument(fmt::format("--print-config: {} is not valid UTF-8, which JSON cannot hold", option.name));
@@ -163,11 +174,11 @@ CommandLine parse_command_line(const ProgramInfo& program, const std::vector<std
   if (auto* line = std::get_if<CommandLine>(&parsed)) return std::move(*line);
   const Flags& flags = std::get<Flags>(parsed);
   CommandLine line;
-  Config config;
-  const Status status = apply_all(flags, environment, &config, &line.warnings);
+  Config config = default_config(program.program);
+  const Status status = apply_all(flags, environment, program.program, &config, &line.warnings);
   if (!status.ok()) return usage_error(program, status.message());
   if (flags.print_config) {
-    auto json = config_to_json(config);
+    auto json = config_to_json(config, program.program);
     if (!json.ok()) return usage_error(program, json.status().message());
     line.out = std::move(json).value();
     return line;

@@ -15,6 +15,7 @@
 namespace lynx::server {
 
 enum class DeviceKind { kCpu, kCuda };
+enum class Program { kDecodeNode, kPrefillNode };
 
 /// Exit codes of every program.
 enum ExitCode : int { kExitClean = 0, kExitRuntime = 1, kExitUsage = 2, kExitModel = 3 };
@@ -25,6 +26,13 @@ struct Config {
   std::string host = "127.0.0.1";
   int http_port = 8000;  ///< 0: any free one.
   int grpc_port = 8001;
+  int control_port = 7000;           ///< Prefill node: for decode nodes.
+  std::string advertise;             ///< Prefill node: HOST:PORT by which decode nodes reach it; empty: host and control port.
+  std::vector<std::string> prefill;  ///< Decode node: HOST:PORT of each prefill node.
+  std::string net_devices;           ///< Interfaces that the data plane uses; empty: UCX's choice.
+  std::string transfer = "lossless";
+  std::string require_transport;  ///< Empty: whatever connects.
+  std::string pair_secret_file;   ///< Empty: no secret.
   std::string port_file;
   bool aggregated = false;
   DeviceKind device = DeviceKind::kCpu;
@@ -43,6 +51,7 @@ struct Config {
 struct ProgramInfo {
   std::string name;     ///< "lynx-decode-node"
   std::string summary;  ///< First line of --help.
+  Program program = Program::kDecodeNode;
 };
 
 /// What the command line asks for: to run with `config`, or (when that is empty) to print and exit.
@@ -64,7 +73,10 @@ CommandLine parse_command_line(const ProgramInfo& program, const std::vector<std
 Environment lynx_environment();
 
 /// JSON that --config reads back to the same settings. INVALID_ARGUMENT naming a setting that is not UTF-8.
-Result<std::string> config_to_json(const Config& config);
+Result<std::string> config_to_json(const Config& config, Program program = Program::kDecodeNode);
+
+/// What holds where nothing is set.
+Config default_config(Program program);
 
 /// Prints `out` and `err` of a command line that does not run; the exit code.
 int report_and_exit_code(const CommandLine& line);

@@ -88,6 +88,30 @@ Status set_kv_memory(Config& config, std::string_view text) {
   return {};
 }
 
+/// "HOST:PORT", "[IPv6]:PORT".
+Status check_address(std::string_view text) {
+  const auto colon = text.rfind(':');
+  int port = 0;
+  if (colon != std::string_view::npos && colon > 0 && set_number(text.substr(colon + 1), 1, 65535, &port).ok()) return {};
+  return invalid_argument(fmt::format("must be HOST:PORT, not \"{}\"", text));
+}
+
+Status set_addresses(std::string_view text, std::vector<std::string>* out) {
+  LYNX_RETURN_IF_ERROR(set_names(text, out));
+  for (const std::string& address : *out) LYNX_RETURN_IF_ERROR(check_address(address));
+  return {};
+}
+
+Status set_advertise(Config& config, std::string_view text) {
+  if (!text.empty()) LYNX_RETURN_IF_ERROR(check_address(text));
+  return set_text(text, &config.advertise);
+}
+
+Status set_transfer(Config& config, std::string_view text) {
+  if (text != "bf16" && text != "lossless") return invalid_argument(fmt::format("must be bf16 or lossless, not \"{}\"", text));
+  return set_text(text, &config.transfer);
+}
+
 std::string get_bytes(std::int64_t bytes) {
   for (const auto& [shift, unit] : {std::pair{30, "GiB"}, std::pair{20, "MiB"}, std::pair{10, "KiB"}}) {
     if (bytes % (std::int64_t{1} << shift) == 0) return fmt::format("{}{}", bytes >> shift, unit);
@@ -113,7 +137,7 @@ const std::array kOptions = {
                  [](Config& c, std::string_view t) { return set_text(t, &c.model); }, [](const Config& c) { return c.model; }},
     ConfigOption{"served-model-name", "NAMES", "names that requests may ask for, separated by commas (default: the file's name)",
                  Kind::kText, [](Config& c, std::string_view t) { return set_names(t, &c.served_model_names); },
-                 [](const Config& c) { return fmt::format("{}", fmt::join(c.served_model_names, ",")); }},
+                 [](const Config& c) { return fmt::format("{}", fmt::join(c.served_model_names, ",")); }, Program::kDecodeNode},
     ConfigOption{"host", "ADDRESS", "address to listen on", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.host); }, [](const Config& c) { return c.host; }},
     ConfigOption{"http-port", "PORT", "port of the HTTP front; 0 takes a free one", Kind::kNumber,
@@ -121,13 +145,32 @@ const std::array kOptions = {
                  [](const Config& c) { return std::to_string(c.http_port); }},
     ConfigOption{"grpc-port", "PORT", "port of the gRPC front; 0 takes a free one", Kind::kNumber,
                  [](Config& c, std::string_view t) { return set_number(t, 0, kMaxPort, &c.grpc_port); },
-                 [](const Config& c) { return std::to_string(c.grpc_port); }},
+                 [](const Config& c) { return std::to_string(c.grpc_port); }, Program::kDecodeNode},
+    ConfigOption{"control-port", "PORT", "port that decode nodes connect to; 0 takes a free one", Kind::kNumber,
+                 [](Config& c, std::string_view t) { return set_number(t, 0, kMaxPort, &c.control_port); },
+                 [](const Config& c) { return std::to_string(c.control_port); }, Program::kPrefillNode},
+    ConfigOption{"advertise", "HOST:PORT", "where decode nodes reach the control port, if not at --host and --control-port",
+                 Kind::kText, set_advertise, [](const Config& c) { return c.advertise; }, Program::kPrefillNode},
+    ConfigOption{"prefill", "HOST:PORT,…", "the prefill nodes that compute prompts for this node", Kind::kText,
+                 [](Config& c, std::string_view t) { return set_addresses(t, &c.prefill); },
+                 [](const Config& c) { return fmt::format("{}", fmt::join(c.prefill, ",")); }, Program::kDecodeNode},
+    ConfigOption{"net-devices", "NAMES", "network interfaces of the data plane, such as eth0 or mlx5_0:1 (default: UCX's choice)",
+                 Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.net_devices); },
+                 [](const Config& c) { return c.net_devices; }},
+    ConfigOption{"transfer", "MODE", "how KV caches travel: bf16 or lossless (fewer bytes, the same bits)", Kind::kText,
+                 set_transfer, [](const Config& c) { return c.transfer; }},
+    ConfigOption{"require-transport", "NAME", "refuse a data plane that does not use this transport, such as rc or tcp",
+                 Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.require_transport); },
+                 [](const Config& c) { return c.require_transport; }},
+    ConfigOption{"pair-secret-file", "PATH", "file with the secret that the two nodes of a pair share", Kind::kText,
+                 [](Config& c, std::string_view t) { return set_text(t, &c.pair_secret_file); },
+                 [](const Config& c) { return c.pair_secret_file; }},
     ConfigOption{"port-file", "PATH", "file to write the ports of HTTP and gRPC to, one a line, once both are open", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.port_file); },
                  [](const Config& c) { return c.port_file; }},
     ConfigOption{"aggregated", "", "prefill and decode in this one process", Kind::kSwitch,
                  [](Config& c, std::string_view t) { return set_switch(t, &c.aggregated); },
-                 [](const Config& c) { return std::string(c.aggregated ? "true" : "false"); }},
+                 [](const Config& c) { return std::string(c.aggregated ? "true" : "false"); }, Program::kDecodeNode},
     ConfigOption{"device", "DEVICE", "cpu or cuda", Kind::kText, set_device,
                  [](const Config& c) { return std::string(c.device == DeviceKind::kCpu ? "cpu" : "cuda"); }},
     ConfigOption{"isa", "PATH", "instruction set: auto, portable, avx2, avx512bf16 or amxbf16", Kind::kText, set_isa,
@@ -145,7 +188,7 @@ const std::array kOptions = {
                  [](const Config& c) { return std::to_string(c.max_running); }},
     ConfigOption{"api-key-file", "PATH", "file of API keys, one a line; requests then need one of them", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.api_key_file); },
-                 [](const Config& c) { return c.api_key_file; }},
+                 [](const Config& c) { return c.api_key_file; }, Program::kDecodeNode},
     ConfigOption{"shutdown-timeout", "SECONDS", "how long running requests may go on after SIGTERM", Kind::kNumber,
                  [](Config& c, std::string_view t) { return set_number(t, 0.0, 86400.0, &c.shutdown_timeout_s); },
                  [](const Config& c) { return fmt::format("{}", c.shutdown_timeout_s); }},

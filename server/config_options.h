@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ struct ConfigOption {
   Kind kind;
   Status (*set)(Config& config, std::string_view text);  ///< INVALID_ARGUMENT saying what is allowed.
   std::string (*get)(const Config& config);              ///< The text that set() takes back.
+  std::optional<Program> only = std::nullopt;            ///< nullopt: both programs have it.
+
+  bool belongs_to(Program program) const { return !only || *only == program; }
 };
 
 std::span<const ConfigOption> config_options();

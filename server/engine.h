@@ -16,6 +16,23 @@
 
 namespace lynx::server {
 
+/// How a prompt's KV cache crosses the network. Both give the same bits.
+enum class TransferMode {
+  kBf16,      ///< As it is.
+  kLossless,  ///< Exponents entropy-coded: about two thirds of the bytes.
+};
+
+constexpr std::string_view transfer_mode_name(TransferMode mode) {
+  return mode == TransferMode::kBf16 ? "bf16" : "lossless";
+}
+/// nullopt for a name that is none.
+constexpr std::optional<TransferMode> parse_transfer_mode(std::string_view name) {
+  for (const TransferMode mode : {TransferMode::kBf16, TransferMode::kLossless}) {
+    if (name == transfer_mode_name(mode)) return mode;
+  }
+  return std::nullopt;
+}
+
 struct GenerateRequest {
   std::string request_id;            ///< Unique among live requests; in every log line.
   std::vector<std::int32_t> prompt;  ///< Not empty; ids inside the vocabulary; shorter than the context.
@@ -28,8 +45,9 @@ struct GenerateRequest {
   std::vector<std::int32_t> stop_token_ids;
   bool include_stop_text = false;  ///< include_stop_str_in_output
   bool ignore_eos = false;
-  int top_logprobs = -1;         ///< −1 = no logprobs; else the chosen token's and this many alternatives.
-  int prompt_top_logprobs = -1;  ///< Same for the prompt's tokens (echo with logprobs).
+  int top_logprobs = -1;                 ///< −1 = no logprobs; else the chosen token's and this many alternatives.
+  int prompt_top_logprobs = -1;          ///< Same for the prompt's tokens (echo with logprobs).
+  std::optional<TransferMode> transfer;  ///< nullopt: the node's default. Without a transfer it means nothing.
 };
 
 /// One token with its log probability and alternatives (empty unless asked for).

@@ -17,6 +17,8 @@ class ModelRunner final : public Runner {
   /// `model` is not owned and outlives the runner. RESOURCE_EXHAUSTED when `kv_memory_bytes` holds no block or cannot be had.
   static Result<std::unique_ptr<ModelRunner>> create(model::Model* model, std::int64_t kv_memory_bytes);
 
+  kv::KvCache& cache() { return cache_; }  ///< Lives as long as the runner, in its place.
+
   int vocabulary() const override { return model_->config().vocabulary; }
   int context() const override { return model_->config().context; }
   const std::vector<std::int32_t>& end_tokens() const override { return model_->config().end_tokens; }

@@ -21,10 +21,6 @@ namespace {
 
 /// Reflection is the only service that occupies a thread for each call.
 constexpr int kMaxThreads = 16;
-/// A peer that vanished without a word is noticed after these two.
-constexpr int kKeepaliveTimeMs = 60'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
-constexpr int kLeastPingIntervalMs = 10'000;
 
 /// gRPC's own lines in our log, in its format.
 void log_from_grpc(gpr_log_func_args* args) {
@@ -73,9 +69,9 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& host, i
   // With SO_REUSEPORT, which is gRPC's default, two servers would take turns on one port.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, limits.streams_per_connection);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, limits.keepalive_time_ms);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, limits.keepalive_timeout_ms);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, limits.least_ping_interval_ms);
   builder.SetMaxReceiveMessageSize(static_cast<int>(limits.message_bytes));
   builder.SetResourceQuota(grpc::ResourceQuota("lynx").Resize(limits.transport_bytes).SetMaxThreads(kMaxThreads));
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);

@@ -25,6 +25,9 @@ struct GrpcLimits {
   std::size_t message_bytes = std::size_t{8} << 20;      ///< Beyond: RESOURCE_EXHAUSTED. As HttpLimits::body_bytes.
   std::size_t transport_bytes = std::size_t{256} << 20;  ///< Of messages on their way through gRPC, over all connections.
   int streams_per_connection = 1024;                     ///< Calls beyond wait at the client.
+  int keepalive_time_ms = 60'000;                        ///< A peer that vanished without a word is noticed after these two.
+  int keepalive_timeout_ms = 20'000;
+  int least_ping_interval_ms = 10'000;  ///< A client that pings more often is cut off.
 };
 
 class GrpcServer {

@@ -104,7 +104,9 @@ void HttpApi::dispatch(const Route& route, RequestPtr request, CallPtr call) {
 void HttpApi::health(const HttpRequest&, const CallPtr& call) {
   const ServingBackend* backend = backend_.load();
   const bool draining = draining_.load();
-  Json body = {{"status", draining ? "draining" : backend == nullptr ? "loading" : "ok"}, {"version", LYNX_VERSION}};
+  const bool alone = backend != nullptr && backend->pair != nullptr && !backend->pair->ready();
+  const char* const status = draining ? "draining" : backend == nullptr ? "loading" : alone ? "no prefill node" : "ok";
+  Json body = {{"status", status}, {"version", LYNX_VERSION}};
   if (backend != nullptr) {
     const EngineStats stats = backend->engine->stats();
     body["model"] = backend->limits.model_names.front();
@@ -114,8 +116,9 @@ void HttpApi::health(const HttpRequest&, const CallPtr& call) {
     body["running_requests"] = stats.running;
     body["free_kv_blocks"] = stats.free_blocks;
     body["total_kv_blocks"] = stats.total_blocks;
+    if (backend->pair != nullptr) body["pair"] = backend->pair->health();
   }
-  HttpResponse response{.status = draining || backend == nullptr ? 503 : 200, .body = dump_json(body)};
+  HttpResponse response{.status = draining || backend == nullptr || alone ? 503 : 200, .body = dump_json(body)};
   call->respond(std::move(response));
 }
 
@@ -130,8 +133,9 @@ void HttpApi::version(const HttpRequest&, const CallPtr& call) {
 void HttpApi::metrics(const HttpRequest&, const CallPtr& call) {
   const ServingBackend* backend = backend_.load();
   const EngineStats stats = backend == nullptr ? EngineStats{} : backend->engine->stats();
-  call->respond(
-      {.content_type = kMetricsContentType, .body = metrics_.serialize(backend == nullptr ? nullptr : &stats, server_.stats())});
+  std::string text = metrics_.serialize(backend == nullptr ? nullptr : &stats, server_.stats());
+  if (backend != nullptr && backend->pair != nullptr) text += backend->pair->metrics();
+  call->respond({.content_type = kMetricsContentType, .body = std::move(text)});
 }
 
 }  // namespace lynx::server

@@ -106,6 +106,7 @@ ApiResult<GenerateRequest> make_generate_request(const GenerationOptions& option
   request.stop_token_ids = options.stop_token_ids;
   request.include_stop_text = options.include_stop_text;
   request.ignore_eos = options.ignore_eos;
+  request.transfer = options.transfer;
   request.top_logprobs = options.top_logprobs;
   return request;
 }

@@ -38,8 +38,8 @@ class PromptTransfer {
 
   virtual bool brings_prompts() const = 0;
 
-  /// Where events go; called once before begin(). `post` may be called by any thread while the engine lives: whoever owns both stops
-  /// the transfer's threads first.
+  /// Where events go; called once before begin(). `post` may be called by any thread while the engine lives: whoever owns both
+  /// stops the transfer's threads first.
   virtual void connect_engine(std::function<void(TransferEvent)> post) = 0;
 
   /// The request was admitted, and these blocks hold its prompt, or will. They stay until kReleased or kArrived.

@@ -6,6 +6,7 @@
 #include "server/engine.h"
 #include "server/openai_prompt.h"
 #include "server/openai_request.h"
+#include "server/pair_view.h"
 
 namespace lynx::server {
 
@@ -16,6 +17,7 @@ struct ServingBackend {
   RequestLimits limits;
   std::int64_t created = 0;  ///< Unix seconds; of the model, for /v1/models.
   std::string isa;
+  const PairView* pair = nullptr;  ///< Where prompts come from a prefill node.
 };
 
 }  // namespace lynx::server

@@ -1,0 +1,191 @@
+// RemotePrompts: the life of a prefill node, from its hello over a probe of the data plane to its loss.
+
+#include "server/remote_prompts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "common/log.h"
+#include "server/pair_hello.h"
+#include "server/pair_messages.h"
+
+namespace lynx::server {
+namespace {
+
+/// 16 units over both lanes: what a first KV block sends, and enough to see a rate.
+constexpr int kProbeBlocks = 8;
+
+}  // namespace
+
+Status RemotePrompts::on_hello(int node, const v1::NodeHello& peer) {
+  LYNX_RETURN_IF_ERROR(check_compatible(options_.hello, peer));
+  events_.post([this, node, peer] { node_greeted(node, peer); });
+  return {};
+}
+
+void RemotePrompts::on_message(int node, v1::PrefillMessage message) {
+  events_.post([this, node, message = std::move(message)] {
+    take_message(node, message);
+    carry_out();
+  });
+}
+
+void RemotePrompts::on_lost(int node, const Status& why) {
+  events_.post([this, node, why] { node_lost(node, why); });
+}
+
+void RemotePrompts::on_connected(SessionId session, const Status& status) {
+  events_.post([this, session, status] { node_connected(session, status); });
+}
+
+// The control plane may not have noticed: it starts anew too, so that both ends agree on what is live.
+void RemotePrompts::on_session_lost(SessionId session, const Status& why) {
+  events_.post([this, session, why] {
+    if (Node* const node = by_session(session)) {
+      clients_[static_cast<std::size_t>(node - nodes_.data())]->reset(why.with_context("data plane"));
+    }
+  });
+}
+
+void RemotePrompts::node_greeted(int index, const v1::NodeHello& peer) {
+  Node& node = nodes_[static_cast<std::size_t>(index)];
+  node = {.session = next_session_++, .same_numerics = same_numerics(options_.hello, peer)};
+  const std::string& address = options_.nodes[static_cast<std::size_t>(index)];
+  log_info("prefill node greeted", {{"node", address},
+                                    {"model", peer.model()},
+                                    {"isa", peer.isa()},
+                                    {"numerics", peer.numerics()},
+                                    {"same_numerics", node.same_numerics}});
+  if (!node.same_numerics) {
+    log_warning("prefill node computes other bits: answers are right, but not bit for bit those of one node",
+                {{"node", address}, {"ours", options_.hello.numerics()}, {"theirs", peer.numerics()}});
+  }
+  show(index, [&](PrefillNodeStatus& status) {
+    status.problem = "data plane not proven yet";
+    status.model = peer.model();
+    status.numerics = peer.numerics();
+    status.same_numerics = node.same_numerics;
+  });
+  receiver_->connect(node.session, {.lanes = {peer.lanes().begin(), peer.lanes().end()}});
+}
+
+void RemotePrompts::node_connected(SessionId session, const Status& status) {
+  Node* const node = by_session(session);
+  if (node == nullptr) return;
+  const int index = static_cast<int>(node - nodes_.data());
+  if (!status.ok()) return clients_[static_cast<std::size_t>(index)]->reset(status.with_context("data plane"));
+  send_probe(index);
+}
+
+void RemotePrompts::send_probe(int index) {
+  Node& node = nodes_[static_cast<std::size_t>(index)];
+  node.probe = next_probe_++;
+  node.probe_sent_us = EventThread::now_us();
+  const std::uint32_t unit_bytes = largest_unit_bytes(cache_->shape());
+  const std::string secret = random_secret();
+  receiver_->expect(node.session,
+                    {.ticket = {options_.hello.boot(), node.probe},
+                     .secret = to_ticket_secret(secret),
+                     .layers = 1,
+                     .blocks = kProbeBlocks,
+                     .planes = {transport::Plane::kBf16},
+                     .unit_bytes_max = unit_bytes},
+                    make_probe_sink(unit_bytes));
+  v1::DecodeMessage message;
+  v1::Probe& probe = *message.mutable_probe();
+  probe.set_number(node.probe);
+  probe.set_secret(secret);
+  probe.set_units(kProbeBlocks);
+  probe.set_unit_bytes(unit_bytes);
+  clients_[static_cast<std::size_t>(index)]->send(std::move(message));
+}
+
+void RemotePrompts::probe_done(int index, const Status& status) {
+  Node& node = nodes_[static_cast<std::size_t>(index)];
+  const std::uint64_t number = std::exchange(node.probe, 0);
+  PairClient& client = *clients_[static_cast<std::size_t>(index)];
+  if (!status.ok()) return client.reset(status.with_context("probe of the data plane"));
+  const transport::LinkInfo info = receiver_->link_info(node.session);
+  if (!options_.require_transport.empty() && info.transport.find(options_.require_transport) == std::string::npos) {
+    return client.reset({Code::kFailedPrecondition, fmt::format("--require-transport {}: the data plane uses {}",
+                                                                options_.require_transport, info.transport)});
+  }
+  v1::DecodeMessage message;
+  message.mutable_release()->set_number(number);
+  client.send(std::move(message));
+  const double seconds = static_cast<double>(std::max<std::int64_t>(1, EventThread::now_us() - node.probe_sent_us)) * 1e-6;
+  const double rate = 2.0 * kProbeBlocks * largest_unit_bytes(cache_->shape()) / seconds;
+  show(index, [&](PrefillNodeStatus& shown) {
+    shown.up = true;
+    shown.problem.clear();
+    shown.transport = info.transport;
+    shown.device = info.device;
+    shown.probe_bytes_per_s = rate;
+  });
+  log_info("prefill node ready", {{"node", options_.nodes[static_cast<std::size_t>(index)]},
+                                  {"transport", info.transport},
+                                  {"device", info.device},
+                                  {"probe_mb_per_s", rate * 1e-6}});
+  desk_.node_up(index, &commands_);
+  carry_out();
+}
+
+void RemotePrompts::node_lost(int index, const Status& why) {
+  Node& node = nodes_[static_cast<std::size_t>(index)];
+  const std::string& address = options_.nodes[static_cast<std::size_t>(index)];
+  bool news = false;
+  show(index, [&](PrefillNodeStatus& status) {
+    news = status.up || status.problem != why.message();
+    status.up = false;
+    status.problem = why.message();
+  });
+  // A node that is not there is asked for every second; one line about it is enough.
+  if (news) log_warning("prefill node not available", {{"node", address}, {"reason", why.message()}});
+  if (node.session != 0) receiver_->disconnect(node.session);
+  if (node.probe != 0) receiver_->retire({options_.hello.boot(), node.probe});
+  node = {};
+  desk_.node_down(index, {Code::kUnavailable, fmt::format("prefill node {}: {}", address, why.message())}, &commands_);
+  carry_out();
+}
+
+void RemotePrompts::take_message(int index, const v1::PrefillMessage& message) {
+  switch (message.message_case()) {
+    case v1::PrefillMessage::kFirstTokens: return take_first_tokens(index, message.first_tokens());
+    case v1::PrefillMessage::kError:
+      if (Node* const node = by_probe(message.error().number())) {
+        return probe_done(static_cast<int>(node - nodes_.data()), status_of(message.error()));
+      }
+      return desk_.ticket_failed(message.error().number(), status_of(message.error()), &commands_);
+    case v1::PrefillMessage::kDraining:
+      show(index, [](PrefillNodeStatus& status) {
+        status.up = false;
+        status.problem = "draining";
+      });
+      return desk_.node_draining(index);
+    case v1::PrefillMessage::kHello:
+    case v1::PrefillMessage::MESSAGE_NOT_SET: return;  // A newer peer's, or nonsense: nothing depends on it.
+  }
+}
+
+RemotePrompts::Node* RemotePrompts::by_session(SessionId session) {
+  for (Node& node : nodes_) {
+    if (node.session == session) return &node;
+  }
+  return nullptr;
+}
+
+RemotePrompts::Node* RemotePrompts::by_probe(std::uint64_t number) {
+  for (Node& node : nodes_) {
+    if (node.probe == number && number != 0) return &node;
+  }
+  return nullptr;
+}
+
+void RemotePrompts::show(int index, const std::function<void(PrefillNodeStatus&)>& change) {
+  const std::lock_guard lock(shown_mutex_);
+  change(shown_[static_cast<std::size_t>(index)]);
+}
+
+}  // namespace lynx::server
