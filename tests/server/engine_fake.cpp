@@ -101,6 +101,7 @@ void FakeRunner::forward(const model::ForwardBatch& batch, float* logits) {
     for (int r = 0; r < span.rows; ++r)
       slot(span, span.first_position + r) = batch.tokens[static_cast<std::size_t>(span.first_row + r)];
   }
+  if (batch.observer != nullptr) batch.observer->on_layer_stored(0);
   for (const attention::QuerySpan& span : batch.spans) {
     std::uint64_t hash = 0;
     for (int p = 0; p < span.first_position + span.rows; ++p) {

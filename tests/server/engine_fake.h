@@ -50,6 +50,11 @@ class FakeRunner final : public Runner {
   void forward(const model::ForwardBatch& batch, float* logits) override;
   void copy_block(kv::BlockId from, kv::BlockId to) override;
 
+  /// The tokens whose "KV" a block holds [64]. Any thread that may use the block.
+  std::span<std::int32_t> block(kv::BlockId id) {
+    return std::span(memory_).subspan(static_cast<std::size_t>(id) * kv::kBlockTokens, kv::kBlockTokens);
+  }
+
  private:
   void check(const model::ForwardBatch& batch) const;
 
