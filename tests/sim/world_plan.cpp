@@ -28,7 +28,7 @@ WorldPlan draw_plan(Draw& draw) {
   plan.faults = draw_faults(draw);
   plan.prefill_nodes = static_cast<int>(draw.between(1, 2));
   plan.decode_nodes = static_cast<int>(draw.between(1, 2));
-  plan.tickets = static_cast<int>(draw.between(1, 8));
+  plan.tickets = static_cast<int>(draw.between(1, 14));
   plan.arrivals_us = draw.percent(50) ? draw.between(0, 10'000) : draw.between(0, 3'000'000);
   plan.abort_percent = draw.percent(50) ? 0 : 30;
   plan.poison_percent = draw.percent(80) ? 0 : 15;

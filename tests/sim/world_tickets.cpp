@@ -85,8 +85,8 @@ void TransferWorld::arrive() {
   auto& expectation = ticket.expectation;
   expectation.ticket = {ticket.decode->boot, next_ticket_++};
   for (auto& byte : expectation.secret) byte = static_cast<std::uint8_t>(draw_.below(256));
-  expectation.layers = static_cast<int>(draw_.between(1, 3));
-  expectation.blocks = static_cast<int>(draw_.between(1, 5));
+  expectation.layers = static_cast<int>(draw_.between(1, 4));
+  expectation.blocks = static_cast<int>(draw_.between(1, 7));
   expectation.planes = {Plane::kBf16, Plane::kLossless};
   expectation.unit_bytes_max = static_cast<std::uint32_t>(draw_.between(1, plan_.unit_bytes_max));
   const std::int64_t background_percent = draw_.below(3) * 50;
