@@ -37,12 +37,12 @@ class ProcessTest(unittest.TestCase):
                 (2, "--aggregated", (PROGRAM, "--model", str(MODEL))),
                 (2, "cuda", (PROGRAM, "--aggregated", "--model", str(MODEL), "--device", "cuda")),
                 (2, "/no/keys", (PROGRAM, "--aggregated", "--model", str(MODEL), "--api-key-file", "/no/keys")),
-                (2, "max-model-len", (PROGRAM, "--aggregated", "--model", str(MODEL), "--http-port", "0", "--max-model-len", "999999999")),
-                (2, "--kv-memory", (PROGRAM, "--aggregated", "--model", str(MODEL), "--http-port", "0", "--kv-memory", "64KiB")),
-                (2, "--kv-memory", (PROGRAM, "--aggregated", "--model", str(MODEL), "--http-port", "0", "--kv-memory", "100TiB")),
+                (2, "max-model-len", (PROGRAM, "--aggregated", "--model", str(MODEL), "--http-port", "0", "--grpc-port", "0", "--max-model-len", "999999999")),
+                (2, "--kv-memory", (PROGRAM, "--aggregated", "--model", str(MODEL), "--http-port", "0", "--grpc-port", "0", "--kv-memory", "64KiB")),
+                (2, "--kv-memory", (PROGRAM, "--aggregated", "--model", str(MODEL), "--http-port", "0", "--grpc-port", "0", "--kv-memory", "100TiB")),
                 (2, "/: cannot be read", (PROGRAM, "--config", "/")),
-                (3, "/no/model.gguf", (PROGRAM, "--aggregated", "--http-port", "0", "--model", "/no/model.gguf")),
-                (3, "node.py", (PROGRAM, "--aggregated", "--http-port", "0", "--model", str(pathlib.Path(__file__).with_name("node.py")))),
+                (3, "/no/model.gguf", (PROGRAM, "--aggregated", "--http-port", "0", "--grpc-port", "0", "--model", "/no/model.gguf")),
+                (3, "node.py", (PROGRAM, "--aggregated", "--http-port", "0", "--grpc-port", "0", "--model", str(pathlib.Path(__file__).with_name("node.py")))),
                 (2, "not part of this version", (PREFILL, "--model", str(MODEL)))):
             result = run(*command)
             self.assertEqual(result.returncode, code, (command, result.stderr))
