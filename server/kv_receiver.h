@@ -32,7 +32,7 @@ class KvReceiverEvents {
   virtual void on_session_lost(SessionId session, const Status& why) = 0;
   /// Every expected unit is placed; the ticket is retired already, and its sink not called any more.
   virtual void on_complete(const transport::TicketId& ticket) = 0;
-  /// A unit did not decode. The ticket is retired already.
+  /// A unit did not decode, or the expectation cannot be met. The ticket is retired already.
   virtual void on_failed(const transport::TicketId& ticket, const Status& why) = 0;
   /// Answers every retire(): the sink is not called any more (nor was it after on_complete or on_failed).
   virtual void on_retired(const transport::TicketId& ticket) = 0;
@@ -74,6 +74,7 @@ class KvReceiver final : public transport::LinkHandler {
   void connect(SessionId session, transport::LinkAddress address);
   void disconnect(SessionId session);  ///< Its tickets stay until retired; nothing more will come for them.
   /// The ticket's chunks are taken from now on; call it before the sender can know of the ticket. Ignored if it is live already.
+  /// on_failed answers an expectation of no units, or of larger ones than unit_bytes_max.
   void expect(SessionId session, transport::TransferExpectation expectation, std::shared_ptr<UnitSink> sink);
   void retire(const transport::TicketId& ticket);
 

@@ -1,3 +1,4 @@
+#include <string>
 #include <utility>
 
 #include "server/kv_receiver_impl.h"
@@ -76,6 +77,13 @@ void KvReceiver::Impl::refresh_info(SessionId id, Session& session) {
 
 void KvReceiver::Impl::expect(SessionId session, TransferExpectation expectation, std::shared_ptr<UnitSink> sink) {
   const TicketId id = expectation.ticket;
+  if (expectation.layers < 1 || expectation.blocks < 1 || expectation.planes.empty() || expectation.unit_bytes_max < 1 ||
+      expectation.unit_bytes_max > options_.unit_bytes_max) {
+    sink.reset();
+    return events_->on_failed(
+        id, invalid_argument("a ticket expects nothing, or units of " + std::to_string(expectation.unit_bytes_max) +
+                             " bytes; landing memory is for " + std::to_string(options_.unit_bytes_max)));
+  }
   if (!tickets_.try_emplace(id, session, expectation, std::move(sink)).second) return;
   std::lock_guard lock(mutex_);
   ++stats_.live_tickets;

@@ -102,9 +102,14 @@ TEST_CASE("Tickets end once, whatever the order of the commands") {
     pair.sender->finish({7, 3});
     pair.sender->add_units({7, 3}, Lane::kHigh, {{}});
     receiver.retire({7, 4});
+    receiver.expect(0, {{7, 5}, {}, 1, 1, {Plane::kBf16}, kUnit + 1}, std::make_shared<PlainSink>());
+    receiver.expect(0, {{7, 6}, {}, 0, 1, {Plane::kBf16}, kUnit}, std::make_shared<PlainSink>());
     pair.run_to_rest();
     CHECK(pair.log.ended == std::map<std::uint64_t, std::string>{{1, "closed"}, {2, "closed"}});
-    CHECK(ended == std::map<std::uint64_t, std::string>{{4, "retired"}});
+    CHECK(ended.size() == 3);
+    CHECK(ended.at(4) == "retired");
+    CHECK(ended.at(5) == "failed: a ticket expects nothing, or units of 1001 bytes; landing memory is for 1000");
+    CHECK(ended.at(6).find("expects nothing") != std::string::npos);
   }
   SECTION("a second session of the same name") {
     pair.sender->connect(0, pair.decodes[0].link->address());
@@ -203,6 +208,37 @@ TEST_CASE("An acknowledgement is believed only with the ticket's secret and its 
   CHECK(pair.sender->stats().foreign_messages == 5);
   inject([](WireHeader&) {});
   CHECK(pair.log.ended.at(1) == "delivered");
+}
+
+TEST_CASE("A ticket that is over answers those who know its secret, and nothing lands") {
+  Traffic traffic;
+  TransferFixture pair(sending(), receiving(), 1, &traffic);
+  auto sink = pair.send(0, 1, 1, kUnit);
+  pair.run_to_rest();
+  CHECK(sink->units == 2);
+  const std::vector<std::byte> payload(kUnit);
+  WireHeader late;
+  late.ticket = {7, 1};
+  late.secret = TransferFixture::kSecret;
+  late.epoch = 3;
+  late.unit_bytes = late.length = kUnit;
+  late.payload_crc = crc32c(payload);
+  WireHeader forged = late;
+  forged.secret[15] ^= 1;
+  const auto acks = traffic.ack_messages;
+  const auto stats = [&] { return pair.decodes[0].receiver->stats(); };
+  pair.network.inject(pair.decodes[0].node, Lane::kHigh, encode_header(forged), payload);
+  pair.run_to_rest();
+  CHECK(stats().chunks_foreign == 1);
+  CHECK(traffic.ack_messages == acks);
+  pair.network.inject(pair.decodes[0].node, Lane::kBackground, encode_header(late), payload);  // Not the header's lane.
+  pair.run_to_rest();
+  CHECK(stats().chunks_foreign == 2);
+  pair.network.inject(pair.decodes[0].node, Lane::kHigh, encode_header(late), payload);
+  pair.run_to_rest();
+  CHECK(stats().chunks_stale == 1);
+  CHECK(traffic.ack_messages == acks + 1);
+  CHECK(sink->units == 2);
 }
 
 TEST_CASE("Pools that do not hold two units are refused in words") {

@@ -1,5 +1,6 @@
 #include "tests/sim/sim_link.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/catch.h"
@@ -64,27 +65,29 @@ void SimLink::node_died(NodeId node) {
 }
 
 void SimLink::send(PeerId peer, Lane lane, const WireBytes& header, std::span<const std::byte> payload, std::uint64_t token) {
-  auto outgoing = std::make_shared<Outgoing>(Outgoing{peer});
+  auto outgoing = std::make_shared<Outgoing>(Outgoing{peer, payload, {payload.begin(), payload.end()}});
   REQUIRE(outgoing_.emplace(token, outgoing).second);
   auto found = peers_.find(peer);
   REQUIRE(found != peers_.end());
   const NodeId to = found->second;
   if (network_->observer_ != nullptr) network_->observer_->on_send(id_, to, header, payload);
   const std::int64_t departure = network_->departure(id_, to, header.size() + payload.size());
-  network_->clock().at(departure, [this, to, lane, header, payload, token, outgoing] {
+  network_->clock().at(departure, [this, to, lane, header, token, outgoing] {
     if (outgoing->finished || handler_ == nullptr) return;
-    // The payload is read only now: whoever touches it before on_sent() is found out.
-    network_->transmit({id_, to, lane, {header.begin(), header.end()}, {payload.begin(), payload.end()}});
+    network_->transmit({id_, to, lane, {header.begin(), header.end()}, outgoing->copy});
     network_->clock().after(network_->upto(network_->faults_.sent_late_us),
                             [this, token, outgoing] { finish(token, outgoing, {}); });
   });
 }
 
 void SimLink::finish(std::uint64_t token, const std::shared_ptr<Outgoing>& outgoing, const Status& status) {
-  if (outgoing->finished) return;
+  if (outgoing->finished || handler_ == nullptr) return;
   outgoing->finished = true;
   outgoing_.erase(token);
-  if (handler_ != nullptr) handler_->on_sent(token, status);
+  // A real link may read the payload until now.
+  if (!std::equal(outgoing->payload.begin(), outgoing->payload.end(), outgoing->copy.begin()))
+    FAIL("a payload changed before on_sent()");
+  handler_->on_sent(token, status);
 }
 
 transport::LinkInfo SimLink::info(PeerId) const {

@@ -36,7 +36,8 @@ class SimLink final : public transport::Link {
  private:
   struct Outgoing {
     transport::PeerId peer = 0;
-    bool departed = false;
+    std::span<const std::byte> payload;  ///< The sender's memory …
+    std::vector<std::byte> copy;         ///< … and what it held at send().
     bool finished = false;
   };
 

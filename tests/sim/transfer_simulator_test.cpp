@@ -22,9 +22,11 @@ TEST_CASE("In thousands of bad networks every ticket arrives whole or ends, and 
     return;
   }
   for (std::uint32_t seed = 1; seed <= setting("LYNX_SIM_SEEDS", kSeeds); ++seed) {
+    CAPTURE(seed);
     const std::string failure = TransferWorld(seed, &seen).run();
     if (!failure.empty()) FAIL("seed " << seed << ": " << failure << " (LYNX_SIM_SEED=" << seed << " runs it alone)");
   }
+  if (std::getenv("LYNX_SIM_SEEDS") != nullptr) return;
   // The worlds were not dull.
   CHECK(seen.completed > 20000);
   CHECK(seen.aborted > 500);
