@@ -48,6 +48,7 @@ void check_same(const GenerateRequest& a, const GenerateRequest& b, bool seeded)
   CHECK(a.ignore_eos == b.ignore_eos);
   CHECK(a.top_logprobs == b.top_logprobs);
   CHECK(a.prompt_top_logprobs == b.prompt_top_logprobs);
+  CHECK(a.transfer == b.transfer);
   const model::SamplingParams& x = a.sampling;
   const model::SamplingParams& y = b.sampling;
   CHECK(x.temperature == y.temperature);
