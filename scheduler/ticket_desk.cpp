@@ -93,7 +93,7 @@ void TicketDesk::ticket_failed(TicketNumber ticket, const Status& why, std::vect
   if (it == requests_.end() || it->second.state != State::kTicketed) return;
   Request& request = it->second;
   request.why = why;
-  request.refused.insert(request.node);
+  if (why.code() != Code::kDataLoss) request.refused.insert(request.node);  // Else the network's fault: the same node may do.
   const bool again = is_retryable(why) && request.attempts < options_.max_attempts && choose(request).has_value();
   out->push_back({.kind = Kind::kCancel, .request = it->first, .ticket = ticket, .node = request.node, .why = {}});
   retire(it->first, request, again ? After::kTryAgain : After::kFail, out);

@@ -75,7 +75,7 @@ class TicketDesk {
   /// They were handed to the engine. A cache counts as arrived only after them.
   void first_tokens(TicketNumber ticket, std::vector<TicketCommand>* out);
   void arrived(TicketNumber ticket, std::vector<TicketCommand>* out);
-  /// The prefill node refused or gave up, or what it sent did not decode.
+  /// The prefill node refused or failed; DATA_LOSS: its transfer was given up, or did not decode.
   void ticket_failed(TicketNumber ticket, const Status& why, std::vector<TicketCommand>* out);
   void retired(TicketNumber ticket, std::int64_t now_us, std::vector<TicketCommand>* out);
 

@@ -1,6 +1,7 @@
 #include "server/prompt_server.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <spdlog/fmt/fmt.h>
@@ -9,6 +10,7 @@
 #include "server/cache_units.h"
 #include "server/generation.h"
 #include "server/pair_hello.h"
+#include "server/pair_messages.h"
 
 namespace lynx::server {
 
@@ -125,19 +127,28 @@ void PromptServer::on_session_lost(SessionId session, const Status& why) {
 }
 
 void PromptServer::on_delivered(const transport::TicketId& ticket) {
-  sender_done(ticket);
+  sender_done(ticket, true);
 }
 void PromptServer::on_closed(const transport::TicketId& ticket) {
-  sender_done(ticket);
+  sender_done(ticket, false);
 }
 
-void PromptServer::sender_done(const transport::TicketId& ticket) {
-  const std::lock_guard lock(mutex_);
-  const auto key = by_wire_.find({ticket.boot, ticket.request});
-  if (key == by_wire_.end()) return;
-  const auto it = tickets_.find(key->second);
-  it->second.sending = false;
-  erase_if_over(it);
+// A transfer that the sender gave up by itself is told: the decode node would wait for the rest of it.
+void PromptServer::sender_done(const transport::TicketId& ticket, bool delivered) {
+  std::optional<Key> given_up;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto key = by_wire_.find({ticket.boot, ticket.request});
+    if (key == by_wire_.end()) return;
+    const auto it = tickets_.find(key->second);
+    it->second.sending = false;
+    if (!delivered && !it->second.unwanted) given_up = it->first;
+    erase_if_over(it);
+  }
+  if (!given_up) return;
+  v1::PrefillMessage message;
+  *message.mutable_error() = make_error(given_up->number, {Code::kDataLoss, "the transfer of the KV cache was given up"});
+  pair_.send(given_up->session, std::move(message));
 }
 
 // nullptr: its number is taken, here or by an earlier session of the same node.

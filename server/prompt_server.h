@@ -107,7 +107,7 @@ class PromptServer final : public PromptTransfer, private PairServerEvents, priv
   void refuse(const Key& key, const Status& why);
   void released(const Key& key);
   void unwanted(const Key& key);
-  void sender_done(const transport::TicketId& ticket);
+  void sender_done(const transport::TicketId& ticket, bool delivered);
 
   // With mutex_ held.
   Ticket* add(const Key& key, std::string request_id, const std::string& secret);

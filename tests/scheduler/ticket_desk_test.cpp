@@ -1,5 +1,6 @@
 #include "scheduler/ticket_desk.h"
 
+#include <array>
 #include <map>
 #include <random>
 #include <set>
@@ -96,7 +97,12 @@ class DeskWorld {
     switch (upto(5)) {
       case 0: desk_.first_tokens(ticket, &out_); return;
       case 1: desk_.arrived(ticket, &out_); return;
-      case 2: desk_.ticket_failed(ticket, {upto(2) == 0 ? Code::kUnavailable : Code::kInvalidArgument, "refused"}, &out_); return;
+      case 2:
+        desk_.ticket_failed(
+            ticket,
+            {std::array{Code::kUnavailable, Code::kInvalidArgument, Code::kDataLoss}[static_cast<std::size_t>(upto(3))], "refused"},
+            &out_);
+        return;
       default:
         if (retiring_.erase(ticket) == 0) return;
         for (auto& [id, request] : requests_) {
@@ -234,6 +240,21 @@ TEST_CASE("a refusal that is the request's own fault is not tried elsewhere, and
   desk.retired(ticket, 0, &out);
   REQUIRE(out.back().kind == Kind::kFailed);
   CHECK(out.back().why.message() == "it can never fit");
+}
+
+TEST_CASE("a transfer that was given up is tried again, by the same node if there is no other") {
+  TicketDesk desk({.nodes = 1, .max_attempts = 2});
+  Commands out;
+  desk.node_up(0, &out);
+  desk.want(1, {.prompt_tokens = 5}, 0, &out);
+  for (const bool last : {false, true}) {
+    const TicketNumber ticket = out.back().ticket;
+    out.clear();
+    desk.ticket_failed(ticket, {Code::kDataLoss, "given up"}, &out);
+    REQUIRE(kinds(out) == std::vector{Kind::kCancel, Kind::kRetire});
+    desk.retired(ticket, 0, &out);
+    CHECK(out.back().kind == (last ? Kind::kFailed : Kind::kIssue));
+  }
 }
 
 TEST_CASE("with no node up a request waits for its patience and no longer") {

@@ -74,6 +74,8 @@ void PairWorld::Decode::on_connected(SessionId session, const Status& status) {
 
 void PairWorld::Decode::node_up(SessionId session, std::size_t index) {
   if (world_->sessions_.at(session).over) return;
+  // A client connects again only after it has said that the last connection was lost.
+  if (sessions_[index] != 0) node_lost(sessions_[index], index);
   sessions_[index] = session;
   desk_.node_up(static_cast<int>(index), &commands_);
   carry_out();
@@ -288,6 +290,17 @@ void PairWorld::Decode::check_cache(std::uint64_t id, const Live& live) {
       }
     }
   }
+}
+
+std::string PairWorld::Decode::describe() const {
+  std::string text = std::to_string(desk_.live()) + " at the desk, " + std::to_string(retained_.size()) +
+                     " retained, receiver has " + std::to_string(receiver->stats().live_tickets);
+  for (const auto& [id, live] : live_) {
+    text += ", request " + std::to_string(id) + " is " + std::string(state_name(*batcher_.state(id))) +
+            (live.in_transfer ? " in transfer" : "");
+  }
+  for (const SessionId session : sessions_) text += session != 0 ? ", node up" : ", node down";
+  return text;
 }
 
 void PairWorld::Decode::check_rest() {

@@ -22,6 +22,7 @@ class PairWorld::Decode final : public server::KvReceiverEvents {
   void first_token(std::uint64_t ticket);
   void ticket_failed(std::uint64_t ticket, const Status& why);
   bool settled() const { return live_.empty() && retained_.empty() && desk_.live() == 0 && batcher_.idle(); }
+  std::string describe() const;
   void check_rest();
 
   transport::Link* link = nullptr;
@@ -89,6 +90,7 @@ class PairWorld::Prefill final : public server::KvSenderEvents {
   void unwanted(std::uint64_t number);
   void session_over(server::SessionId session);
   bool settled() const { return tickets_.empty() && batcher_.idle(); }
+  std::string describe() const;
   void check_rest();
 
   transport::Link* link = nullptr;
@@ -112,6 +114,7 @@ class PairWorld::Prefill final : public server::KvSenderEvents {
   void on_delivered(const transport::TicketId& ticket) override;
   void on_closed(const transport::TicketId& ticket) override;
 
+  void sender_done(const transport::TicketId& ticket, bool delivered);
   void pump();
   void admit(std::uint64_t number, Job& job);
   void store(Job& job, const scheduler::PassItem& item, int layer);

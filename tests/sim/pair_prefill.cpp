@@ -146,13 +146,21 @@ void PairWorld::Prefill::session_over(SessionId session) {
 }
 
 void PairWorld::Prefill::on_delivered(const TicketId& ticket) {
-  on_closed(ticket);
+  sender_done(ticket, true);
+}
+void PairWorld::Prefill::on_closed(const TicketId& ticket) {
+  sender_done(ticket, false);
 }
 
-void PairWorld::Prefill::on_closed(const TicketId& ticket) {
+void PairWorld::Prefill::sender_done(const TicketId& ticket, bool delivered) {
   const auto it = tickets_.find(ticket.request);
   if (it == tickets_.end()) return;
   it->second.sending = false;
+  if (!delivered && !it->second.unwanted) {
+    world_->to_decode(it->second.session, [number = it->first](Decode& decode) {
+      decode.ticket_failed(number, {Code::kDataLoss, "the transfer was given up"});
+    });
+  }
   erase_if_over(ticket.request);
   pump();
 }
@@ -162,6 +170,15 @@ void PairWorld::Prefill::erase_if_over(std::uint64_t number) {
   if (!it->second.engine_done || !it->second.unwanted || it->second.sending) return;
   tickets_.erase(it);
   batcher_.released({number, 0});
+}
+
+std::string PairWorld::Prefill::describe() const {
+  std::string text = "sender has " + std::to_string(sender->stats().live_tickets);
+  for (const auto& [number, job] : tickets_) {
+    text += ", ticket " + std::to_string(number) + (job.engine_done ? " computed" : "") + (job.unwanted ? " unwanted" : "") +
+            (job.sending ? " sending" : "");
+  }
+  return text;
 }
 
 void PairWorld::Prefill::check_rest() {

@@ -44,7 +44,11 @@ std::string PairWorld::run() {
   }
   while (failure_.empty() && !settled() && clock_.now_us() < kEndUs && clock_.step()) {
   }
-  if (failure_.empty() && !settled()) fail("requests or transfers are left over");
+  if (failure_.empty() && !settled()) fail(left_over());
+  // What was sent last is still let go of.
+  for (const std::int64_t until_us = clock_.now_us() + 120'000'000;
+       failure_.empty() && clock_.now_us() < until_us && clock_.step();) {
+  }
   if (!failure_.empty()) return failure_;
   decode_->check_rest();
   for (const auto& prefill : prefills_) {
@@ -59,6 +63,13 @@ bool PairWorld::settled() const {
     if (!prefill || !prefill->settled()) return false;
   }
   return true;
+}
+
+std::string PairWorld::left_over() const {
+  std::string text = "at " + std::to_string(clock_.now_us()) + " us, " + std::to_string(to_arrive_) +
+                     " to arrive; decode node: " + decode_->describe();
+  for (const auto& prefill : prefills_) text += prefill ? "; prefill node: " + prefill->describe() : "; a dead prefill node";
+  return text;
 }
 
 void PairWorld::arrive() {

@@ -51,6 +51,7 @@ class PairWorld {
     if (failure_.empty()) failure_ = what;
   }
   bool settled() const;
+  std::string left_over() const;
   void arrive();
   void start_prefill(std::size_t index, NodeId successor_of);
   void kill_prefill(std::size_t index);
