@@ -1,4 +1,4 @@
-"""Starts lynx-decode-node for a test and talks to it in the plainest way."""
+"""Starts a daemon for a test and talks to it in the plainest way."""
 import json
 import os
 import pathlib
@@ -32,21 +32,22 @@ def clean_environment() -> dict[str, str]:
 
 
 class Node:
-    """One server process on a free port; use as a context manager."""
+    """One server process on free ports (an aggregated one, unless `command` says otherwise); use as a context manager."""
 
-    def __init__(self, *arguments: str, model: pathlib.Path = MODEL):
+    COMMAND = (PROGRAM, "--aggregated", "--http-port", "0", "--grpc-port", "0")
+
+    def __init__(self, *arguments: str, model: pathlib.Path = MODEL, command: tuple[str, ...] = COMMAND):
         self.folder = tempfile.TemporaryDirectory()
         self.log_path = pathlib.Path(self.folder.name) / "log"
         port_file = pathlib.Path(self.folder.name) / "port"
         self.log = self.log_path.open("wb")
-        command = [PROGRAM, "--aggregated", "--model", str(model), "--http-port", "0", "--grpc-port", "0", "--port-file", str(port_file), "--threads", "2",
-                   "--kv-memory", "256MiB", *arguments]
-        self.process = subprocess.Popen(command, stderr=self.log, env=clean_environment())
+        settings = ["--model", str(model), "--port-file", str(port_file), "--threads", "2", "--kv-memory", "256MiB", *arguments]
+        self.process = subprocess.Popen([*command, *settings], stderr=self.log, env=clean_environment())
         try:
             eventually(lambda: port_file.exists() or self.process.poll() is not None, "the server is ready")
             if not port_file.exists():
                 raise AssertionError(f"the server ended with {self.process.returncode}:\n{self.log_text()}")
-            self.port, self.grpc_port = map(int, port_file.read_text().split())
+            self.port, self.grpc_port = map(int, port_file.read_text().split())  # Of a prefill node: HTTP and control.
         except BaseException:
             self.kill()
             raise
