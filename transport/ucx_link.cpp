@@ -1,16 +1,13 @@
 #include "transport/ucx_link.h"
 
 #include <fmt/format.h>
-#include <poll.h>
+#include <fmt/ranges.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <deque>
-#include <limits>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -20,29 +17,20 @@
 #include "transport/ucx_devices.h"
 #include "transport/ucx_memory.h"
 #include "transport/ucx_peer.h"
+#include "transport/wake_event.h"
 
 namespace lynx::transport {
 namespace {
 
-constexpr std::int64_t kSpinUs = 50;             // Then sleep: longer costs idle CPU, shorter costs latency.
-constexpr std::int64_t kCloseWaitUs = 1000;      // UCX signals no event when an endpoint is closed at last.
-constexpr std::int64_t kStopWaitUs = 2'000'000;  // For endpoints that UCX does not close.
-constexpr int kStopRounds = 64;                  // A handler that sends anew in on_sent() must not hold stop() up.
+constexpr std::int64_t kSpinUs = 50;         // Then sleep: longer costs idle CPU, shorter costs latency.
+constexpr std::int64_t kCloseWaitUs = 1000;  // UCX signals no event when an endpoint is closed at last.
+// Closing a live endpoint can make UCX 1.22 at the other end use freed memory (a socket event that both reads and writes). So one
+// that is disconnected is parked, and used again when the same peer is connected; it is closed when it breaks.
+constexpr std::size_t kParkedMax = 64;
+constexpr std::int64_t kDrainUs = 1'000'000;   // For sends under way when a peer is disconnected; then by force.
+constexpr std::int64_t kStopWaitUs = 200'000;  // For sends under way.
+constexpr int kStopRounds = 64;                // A handler that sends anew in on_sent() must not hold stop() up.
 constexpr UcxVersion kSurvivesStrangers{1, 20, 0};
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 class UcxLink final : public Link, private UcxPeerObserver {
  public:
@@ -67,12 +55,16 @@ class UcxLink final : public Link, private UcxPeerObserver {
     UcxWorker worker;
     int event_fd = -1;  // The worker's.
   };
+  struct Dropped {
+    std::unique_ptr<UcxPeer> peer;
+    std::int64_t close_at_us;
+  };
   struct Finished {
     std::uint64_t token;
     Status status;
   };
 
-  UcxLink() : wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  UcxLink() = default;
   Status open_lanes();
 
   void run();
@@ -81,13 +73,15 @@ class UcxLink final : public Link, private UcxPeerObserver {
   void tell_finished();
   void sleep_until(std::int64_t time_us);
   void shut_down();
-  void ring();
 
   static ucs_status_t on_message(void* lane, const void* header, std::size_t header_bytes, void* data, std::size_t data_bytes,
                                  const ucp_am_recv_param_t* param);
   void on_send_finished(UcxSend* send, Status status) override;
   void on_peer_failed(UcxPeer* peer) override { failed_.push_back(peer->id()); }
   ucp_mem_h registration_of(std::span<const std::byte> payload) const;
+  void park_dropped();
+  void close(std::unique_ptr<UcxPeer> peer);
+  std::unique_ptr<UcxPeer> take_parked(const std::string& address);
   void drop(std::unordered_map<PeerId, std::unique_ptr<UcxPeer>>::iterator peer);
 
   UcxVersion version_ = ucx_version();
@@ -95,7 +89,7 @@ class UcxLink final : public Link, private UcxPeerObserver {
   std::vector<std::unique_ptr<UcxRegion>> regions_;
   std::array<LaneWorker, kLanes> lanes_;
   LinkAddress address_;
-  FileDescriptor wake_fd_;
+  WakeEvent wake_event_;
   std::atomic<bool> wake_requested_ = false;
   std::atomic<bool> stopping_ = false;
   std::mutex stop_mutex_;
@@ -107,8 +101,9 @@ class UcxLink final : public Link, private UcxPeerObserver {
   bool shut_ = false;
   bool refused_rendezvous_ = false;
   std::unordered_map<PeerId, std::unique_ptr<UcxPeer>> peers_;
-  std::vector<PeerId> failed_;                     // To be told to the handler.
-  std::vector<std::unique_ptr<UcxPeer>> dropped_;  // To be closed, outside UCX's callbacks.
+  std::vector<PeerId> failed_;                    // To be told to the handler.
+  std::vector<Dropped> dropped_;                  // Disconnected, with sends under way; or broken.
+  std::vector<std::unique_ptr<UcxPeer>> parked_;  // Disconnected and quiet, oldest first.
   std::vector<std::unique_ptr<UcxPeer>> closing_;
   std::deque<UcxSend> sends_;
   std::vector<UcxSend*> free_sends_;
@@ -120,7 +115,7 @@ Result<std::unique_ptr<Link>> UcxLink::open(const UcxLinkOptions& options) {
   redirect_ucx_log();
   if (!options.net_devices.empty()) LYNX_RETURN_IF_ERROR(check_net_devices(options.net_devices, list_net_devices()));
   std::unique_ptr<UcxLink> link(new UcxLink);
-  if (link->wake_fd_.get() < 0) return resource_exhausted("no file descriptor for the link's event");
+  if (!link->wake_event_.ok()) return resource_exhausted("no file descriptor for the link's event");
   if (link->version_ < kSurvivesStrangers) {
     log_warning(
         "random bytes at this UCX's data port end the process: strangers must not reach it; UCX 1.20 or newer survives them",
@@ -169,17 +164,12 @@ void UcxLink::start(LinkHandler* handler) {
 void UcxLink::stop() {
   const std::lock_guard lock(stop_mutex_);
   stopping_.store(true, std::memory_order_release);
-  ring();
+  wake_event_.ring();
   if (thread_.joinable()) thread_.join();
 }
 
 void UcxLink::wake() {
-  if (!wake_requested_.exchange(true)) ring();
-}
-
-void UcxLink::ring() {
-  // It fails only when the counter is full, and then the thread wakes anyway.
-  [[maybe_unused]] const int result = eventfd_write(wake_fd_.get(), 1);
+  if (!wake_requested_.exchange(true)) wake_event_.ring();
 }
 
 Result<PeerId> UcxLink::connect(const LinkAddress& address) {
@@ -191,21 +181,26 @@ Result<PeerId> UcxLink::connect(const LinkAddress& address) {
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     LYNX_TRY(bare[i], unseal_address(lanes_[i].lane, version_, address.lanes[i]));
   }
-  auto peer = std::make_unique<UcxPeer>(++last_peer_, static_cast<UcxPeerObserver*>(this));
+  const std::string key = fmt::format("{}", fmt::join(address.lanes, ""));
+  std::unique_ptr<UcxPeer> peer = take_parked(key);
   Status opened;
-  for (std::size_t i = 0; i < lanes_.size() && opened.ok(); ++i) {
-    opened = peer->open(lanes_[i].lane, lanes_[i].worker.get(), bare[i]);
+  if (peer == nullptr) {
+    peer = std::make_unique<UcxPeer>(key, static_cast<UcxPeerObserver*>(this));
+    for (std::size_t i = 0; i < lanes_.size() && opened.ok(); ++i) {
+      opened = peer->open(lanes_[i].lane, lanes_[i].worker.get(), bare[i]);
+    }
   }
   if (!opened.ok()) {
-    dropped_.push_back(std::move(peer));
+    dropped_.push_back({std::move(peer), 0});
     return opened;
   }
+  peer->set_id(++last_peer_);
   peers_.emplace(last_peer_, std::move(peer));
   return last_peer_;
 }
 
 void UcxLink::drop(std::unordered_map<PeerId, std::unique_ptr<UcxPeer>>::iterator peer) {
-  dropped_.push_back(std::move(peer->second));
+  dropped_.push_back({std::move(peer->second), now_us() + kDrainUs});
   peers_.erase(peer);
 }
 
@@ -280,7 +275,7 @@ void UcxLink::run() {
     if (busy) {
       busy_us = now;
     } else if (now - busy_us >= kSpinUs) {
-      sleep_until(closing_.empty() ? next_tick_us : std::min(next_tick_us, now + kCloseWaitUs));
+      sleep_until(closing_.empty() && dropped_.empty() ? next_tick_us : std::min(next_tick_us, now + kCloseWaitUs));
     }
   }
   shut_down();
@@ -302,13 +297,52 @@ bool UcxLink::settle() {
     drop(found);
     handler_->on_peer_lost(id, why);
   }
-  for (auto& peer : std::exchange(dropped_, {})) {
-    peer->start_close();
-    closing_.push_back(std::move(peer));
-  }
+  park_dropped();
   std::erase_if(closing_, [](const std::unique_ptr<UcxPeer>& peer) { return peer->closed(); });
   tell_finished();
   return any;
+}
+
+void UcxLink::close(std::unique_ptr<UcxPeer> peer) {
+  peer->start_close();
+  closing_.push_back(std::move(peer));
+}
+
+void UcxLink::park_dropped() {
+  std::erase_if(dropped_, [this](Dropped& dropped) {
+    const bool broken = !dropped.peer->failure().ok();
+    if (dropped.peer->sending() && !broken && now_us() < dropped.close_at_us) return false;
+    if (broken || dropped.peer->sending()) {
+      close(std::move(dropped.peer));
+    } else {
+      parked_.push_back(std::move(dropped.peer));
+    }
+    return true;
+  });
+  std::erase_if(parked_, [this](std::unique_ptr<UcxPeer>& peer) {
+    if (peer->failure().ok()) return false;
+    close(std::move(peer));
+    return true;
+  });
+  if (parked_.size() > kParkedMax) {
+    close(std::move(parked_.front()));
+    parked_.erase(parked_.begin());
+  }
+}
+
+std::unique_ptr<UcxPeer> UcxLink::take_parked(const std::string& address) {
+  const auto fits = [&](const UcxPeer& peer) { return peer.address() == address && peer.failure().ok(); };
+  std::unique_ptr<UcxPeer> peer;
+  auto parked = std::find_if(parked_.begin(), parked_.end(), [&](const auto& candidate) { return fits(*candidate); });
+  auto dropped = std::find_if(dropped_.begin(), dropped_.end(), [&](const Dropped& candidate) { return fits(*candidate.peer); });
+  if (parked != parked_.end()) {
+    peer = std::move(*parked);
+    parked_.erase(parked);
+  } else if (dropped != dropped_.end()) {
+    peer = std::move(dropped->peer);
+    dropped_.erase(dropped);
+  }
+  return peer;
 }
 
 void UcxLink::tell_finished() {
@@ -321,31 +355,24 @@ void UcxLink::sleep_until(std::int64_t time_us) {
   for (LaneWorker& lane : lanes_) {
     if (ucp_worker_arm(lane.worker.get()) != UCS_OK) return;  // Something has come in the meantime.
   }
-  std::array<pollfd, kLanes + 1> events{};
-  for (std::size_t i = 0; i < lanes_.size(); ++i) events[i] = {lanes_[i].event_fd, POLLIN, 0};
-  events[kLanes] = {wake_fd_.get(), POLLIN, 0};
-  timespec wait{};
-  timespec* timeout = nullptr;
-  if (time_us != std::numeric_limits<std::int64_t>::max()) {
-    const std::int64_t wait_us = std::max<std::int64_t>(0, time_us - now_us());
-    wait = {wait_us / 1'000'000, wait_us % 1'000'000 * 1000};
-    timeout = &wait;
-  }
-  if (ppoll(events.data(), events.size(), timeout, nullptr) > 0 && events[kLanes].revents != 0) {
-    eventfd_t count = 0;
-    eventfd_read(wake_fd_.get(), &count);
-  }
+  std::array<int, kLanes> fds{};
+  for (std::size_t i = 0; i < lanes_.size(); ++i) fds[i] = lanes_[i].event_fd;
+  wake_event_.wait(fds, time_us == WakeEvent::kForever ? time_us : time_us - now_us());
 }
 
 void UcxLink::shut_down() {
   shut_ = true;
-  while (!peers_.empty()) drop(peers_.begin());
+  const auto sending = [this] {
+    return std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer.second->sending(); });
+  };
   const std::int64_t deadline_us = now_us() + kStopWaitUs;
-  while ((!dropped_.empty() || !closing_.empty()) && now_us() < deadline_us) {
+  while (sending() && now_us() < deadline_us) {
     progress();
     settle();
   }
-  // Without its worker UCX touches no payload any more.
+  for (auto& peer : peers_) peer.second->abandon();
+  for (Dropped& dropped : dropped_) dropped.peer->abandon();
+  // With the workers go the sockets, and UCX touches no payload any more.
   for (LaneWorker& lane : lanes_) lane.worker.reset();
   for (const UcxSend& send : sends_) {
     if (send.peer != nullptr) finished_.push_back({send.token, Status(Code::kCancelled, "the link was stopped")});

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -37,7 +39,7 @@ class UcxPeerObserver {
 /// The endpoints to one peer. Closing is not immediate: the peer must stay, and the workers be progressed, until closed().
 class UcxPeer {
  public:
-  UcxPeer(PeerId id, UcxPeerObserver* observer) : id_(id), observer_(observer) {}
+  UcxPeer(std::string address, UcxPeerObserver* observer) : address_(std::move(address)), observer_(observer) {}
   UcxPeer(const UcxPeer&) = delete;
   UcxPeer& operator=(const UcxPeer&) = delete;
 
@@ -49,9 +51,14 @@ class UcxPeer {
   /// UCX's callbacks. Once.
   void start_close();
   bool closed();
+  /// Its worker is about to be destroyed: what UCX cancels then ends with CANCELLED.
+  void abandon() { closing_ = true; }
+  bool sending() const { return sends_under_way_ != 0; }
 
   PeerId id() const { return id_; }
-  const Status& failure() const { return failure_; }  ///< OK while it has not failed.
+  void set_id(PeerId id) { id_ = id; }
+  const std::string& address() const { return address_; }  ///< All lanes', sealed.
+  const Status& failure() const { return failure_; }       ///< OK while it has not failed.
   LinkInfo info() const { return endpoint_info(endpoints_[0]); }
 
  private:
@@ -59,7 +66,8 @@ class UcxPeer {
   static void on_send_done(void* request, ucs_status_t status, void* send);
   void finish(UcxSend* send, ucs_status_t status);
 
-  PeerId id_;
+  std::string address_;
+  PeerId id_ = 0;
   UcxPeerObserver* observer_;
   std::array<ucp_ep_h, kLanes> endpoints_{};
   std::vector<void*> close_requests_;

@@ -227,7 +227,7 @@ TEST_CASE("UCX got Lynx's settings: a silent peer is given up after three second
     unsigned timeout_ms = 0;
     socklen_t bytes = sizeof timeout_ms;
     REQUIRE(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, &bytes) == 0);
-    CHECK(timeout_ms == 3000);
+    CHECK((timeout_ms > 2900 && timeout_ms <= 3000));  // The kernel rounds to its ticks.
     ++connected;
   }
   CHECK(connected >= 2 * kLanes);
