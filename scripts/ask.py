@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Asks a running Lynx server one question about a document, streams the answer to stdout and prints times to stderr.
+"""Asks a running Lynx server one question about a document, streams the answer to stdout, and prints to stderr how long it took and what
+crossed the network for it.
 
     ask.py [--url http://127.0.0.1:8000] [--max-tokens 160] DOCUMENT QUESTION
 """
 import argparse
 import json
+import re
 import sys
 import time
 import urllib.error
@@ -27,6 +29,26 @@ def stream(url: str, body: dict):
             yield chunk
 
 
+def transfers(url: str) -> dict:
+    """What /metrics says about KV caches from prefill nodes; "bytes" is None where the node computes prompts itself."""
+    with urllib.request.urlopen(url + "/metrics", timeout=10) as response:
+        page = response.read().decode()
+    received = re.search(r"^lynx_transport_received_bytes_total (\S+)$", page, re.MULTILINE)
+    return {
+        "bytes": float(received[1]) if received else None,
+        "modes": re.findall(r'^lynx_transport_mode_info\{mode="([^"]*)"', page, re.MULTILINE),
+        "links": re.findall(r'^lynx_transport_info\{node="([^"]*)",transport="([^"]*)",device="([^"]*)"', page, re.MULTILINE),
+    }
+
+
+def moved(before: dict, after: dict) -> str:
+    if before["bytes"] is None or after["bytes"] is None:
+        return "prompt and answer were computed in one process: no KV cache crossed a network"
+    megabytes = (after["bytes"] - before["bytes"]) / 1e6
+    links = ", ".join(f"{node} ({transport} over {device})" for node, transport, device in after["links"])
+    return f"{megabytes:.1f} MB of KV cache crossed, in mode {', '.join(after['modes'])}, from {links}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="http://127.0.0.1:8000")
@@ -43,11 +65,12 @@ def main() -> int:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    start = time.monotonic()
     first = last = None
     usage = {}
-    print(f"Q: {args.question}\nA: ", end="", flush=True)
     try:
+        before = transfers(args.url)
+        print(f"Q: {args.question}\nA: ", end="", flush=True)
+        start = time.monotonic()
         for chunk in stream(args.url, body):
             usage = chunk.get("usage") or usage
             for choice in chunk["choices"]:
@@ -56,12 +79,16 @@ def main() -> int:
                     last = time.monotonic()
                     first = first or last
                     print(text, end="", flush=True)
+        after = transfers(args.url)
     except urllib.error.HTTPError as error:
         print(f"\nask.py: HTTP {error.code}: {error.read().decode(errors='replace')}", file=sys.stderr)
         return 1
     except (OSError, RuntimeError) as error:
         print(f"\nask.py: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(flush=True)
+        return 130
     print(flush=True)
     if first is None:
         print("ask.py: the answer was empty", file=sys.stderr)
@@ -69,7 +96,7 @@ def main() -> int:
     generated = usage.get("completion_tokens", 0)
     rate = (generated - 1) / (last - first) if generated > 1 and last > first else 0.0
     print(f"   {usage.get('prompt_tokens')} prompt tokens, first token after {first - start:.2f} s, "
-          f"then {generated} tokens at {rate:.1f} tokens/s", file=sys.stderr)
+          f"then {generated} tokens at {rate:.1f} tokens/s\n   {moved(before, after)}", file=sys.stderr)
     return 0
 
 

@@ -13,8 +13,9 @@ namespace {
 
 class DecodePairImpl final : public DecodePair, private PairView {
  public:
-  DecodePairImpl(std::unique_ptr<transport::Link> link, std::unique_ptr<RemotePrompts> prompts, std::string numerics)
-      : link_(std::move(link)), prompts_(std::move(prompts)), numerics_(std::move(numerics)) {}
+  DecodePairImpl(std::unique_ptr<transport::Link> link, std::unique_ptr<RemotePrompts> prompts, std::string numerics,
+                 std::string mode)
+      : link_(std::move(link)), prompts_(std::move(prompts)), numerics_(std::move(numerics)), mode_(std::move(mode)) {}
 
   PromptTransfer* transfer() override { return prompts_.get(); }
   const PairView* view() const override { return this; }
@@ -46,11 +47,12 @@ class DecodePairImpl final : public DecodePair, private PairView {
     return {{"numerics", numerics_}, {"prefill_nodes", std::move(nodes)}};
   }
 
-  std::string metrics() const override { return decode_pair_metrics(prompts_->stats(), prompts_->nodes(), numerics_); }
+  std::string metrics() const override { return decode_pair_metrics(prompts_->stats(), prompts_->nodes(), numerics_, mode_); }
 
   const std::unique_ptr<transport::Link> link_;
   const std::unique_ptr<RemotePrompts> prompts_;
   const std::string numerics_;
+  const std::string mode_;
 };
 
 }  // namespace
@@ -67,7 +69,8 @@ Result<std::unique_ptr<DecodePair>> DecodePair::create(const Config& config, con
                                                 .hello = node_hello(model, model.model->config().context),
                                                 .isa = model.isa},
                                                link.get(), cache));
-  return std::unique_ptr<DecodePair>(std::make_unique<DecodePairImpl>(std::move(link), std::move(prompts), model.numerics));
+  return std::unique_ptr<DecodePair>(
+      std::make_unique<DecodePairImpl>(std::move(link), std::move(prompts), model.numerics, config.transfer));
 }
 
 }  // namespace lynx::server

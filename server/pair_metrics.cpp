@@ -49,9 +49,10 @@ void add_numerics(const std::string& numerics, Page* page) {
 }  // namespace
 
 std::string decode_pair_metrics(const RemotePromptsStats& stats, const std::vector<PrefillNodeStatus>& nodes,
-                                const std::string& numerics) {
+                                const std::string& numerics, const std::string& mode) {
   Page page;
   add_numerics(numerics, &page);
+  page.gauge("lynx_transport_mode_info", "How KV caches travel unless a request says otherwise; always 1", 1, {{"mode", mode}});
   for (const PrefillNodeStatus& node : nodes) {
     const Page::Labels labels{{"node", node.address}};
     page.gauge("lynx_pair_prefill_up", "1: a transfer from this prefill node was proven", node.up ? 1 : 0, labels);
