@@ -23,7 +23,8 @@ namespace lynx::transport {
 namespace {
 
 constexpr std::int64_t kSpinUs = 50;         // Then sleep: longer costs idle CPU, shorter costs latency.
-constexpr std::int64_t kCloseWaitUs = 1000;  // UCX signals no event when an endpoint is closed at last.
+constexpr std::int64_t kCloseWaitUs = 1000;  // For an endpoint to be closed.
+constexpr std::int64_t kSendWaitUs = 200;    // For room in a shared-memory queue.
 // Closing a live endpoint can make UCX 1.22 at the other end use freed memory (a socket event that both reads and writes). So one
 // that is disconnected is parked, and used again when the same peer is connected; it is closed when it breaks.
 constexpr std::size_t kParkedMax = 64;
@@ -68,6 +69,7 @@ class UcxLink final : public Link, private UcxPeerObserver {
   Status open_lanes();
 
   void run();
+  std::int64_t wake_at_us(std::int64_t next_tick_us, std::int64_t now) const;
   bool progress();
   bool settle();
   void tell_finished();
@@ -275,10 +277,17 @@ void UcxLink::run() {
     if (busy) {
       busy_us = now;
     } else if (now - busy_us >= kSpinUs) {
-      sleep_until(closing_.empty() && dropped_.empty() ? next_tick_us : std::min(next_tick_us, now + kCloseWaitUs));
+      sleep_until(wake_at_us(next_tick_us, now));
     }
   }
   shut_down();
+}
+
+// Some things that UCX waits for signal no event.
+std::int64_t UcxLink::wake_at_us(std::int64_t next_tick_us, std::int64_t now) const {
+  if (free_sends_.size() < sends_.size()) return std::min(next_tick_us, now + kSendWaitUs);
+  if (!closing_.empty() || !dropped_.empty()) return std::min(next_tick_us, now + kCloseWaitUs);
+  return next_tick_us;
 }
 
 bool UcxLink::progress() {
