@@ -42,14 +42,15 @@ Status set_switch(std::string_view text, bool* out) {
 
 Status set_names(std::string_view text, std::vector<std::string>* out) {
   out->clear();
-  while (!text.empty()) {
+  if (text.empty()) return {};
+  for (;;) {
     const auto comma = text.find(',');
     const std::string_view name = text.substr(0, comma);
     if (name.empty()) return invalid_argument("must be names separated by commas");
     out->emplace_back(name);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+    if (comma == std::string_view::npos) return {};
+    text.remove_prefix(comma + 1);
   }
-  return {};
 }
 
 Status set_device(Config& config, std::string_view text) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "server/http_api.h"
 #include "server/http_server.h"
 #include "server/inference_service.h"
+#include "server/kv_receiver.h"
 #include "server/loop_engine.h"
 #include "server/metrics.h"
 #include "server/node_model.h"
@@ -89,25 +91,43 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
   backend.engine = node->engine.get();
   backend.limits.max_model_len = node->engine->max_model_len();
   backend.pair = node->pair ? node->pair->view() : nullptr;
+  log_memory(model, node->engine->stats().total_blocks, node->pair ? KvReceiverOptions{}.pool_bytes : 0);
   log_model_loaded(model, backend.limits.max_model_len, node->engine->stats().total_blocks, started);
   return std::nullopt;
 }
 
-/// The gRPC front: what serves and what listens.
-struct GrpcFront {
-  InferenceService& inference;
-  GrpcServer& server;
+/// The gRPC front. Its health is SERVING while the node is ready and does not drain, whichever thread says so last.
+class GrpcFront {
+ public:
+  GrpcFront(InferenceService& inference, GrpcServer& server) : inference_(inference), server_(server) {}
+
+  void set_ready(bool ready) {
+    const std::lock_guard lock(mutex_);
+    server_.set_serving(ready && !draining_);
+  }
+  void begin_drain() {
+    inference_.begin_drain();
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    server_.set_serving(false);
+  }
+  void abort_generations() { inference_.abort_generations(); }
+
+ private:
+  InferenceService& inference_;
+  GrpcServer& server_;
+  std::mutex mutex_;
+  bool draining_ = false;
 };
 
 /// Serves until a signal, then lets running requests finish; the exit code.
-int serve_until_signal(const Config& config, ShutdownSignal& signal, HttpApi& api, HttpServer& server, const GrpcFront& grpc,
+int serve_until_signal(const Config& config, ShutdownSignal& signal, HttpApi& api, HttpServer& server, GrpcFront& grpc,
                        ServerMetrics& metrics, Engine& engine) {
   signal.wait();
   log_info("draining", {{"live_requests", metrics.live_calls()}, {"timeout_s", config.shutdown_timeout_s}});
   api.begin_drain();
   server.begin_drain();
-  grpc.inference.begin_drain();
-  grpc.server.set_serving(false);
+  grpc.begin_drain();
   engine.begin_drain();
   const auto deadline = Clock::now() + std::chrono::duration<double>(config.shutdown_timeout_s);
   while (metrics.live_calls() > 0 || server.stats().exchanges > 0) {
@@ -118,7 +138,7 @@ int serve_until_signal(const Config& config, ShutdownSignal& signal, HttpApi& ap
     if (Clock::now() >= deadline) {
       log_warning("shutdown timeout: ending with requests running", {{"live_requests", metrics.live_calls()}});
       api.abort_generations();
-      grpc.inference.abort_generations();
+      grpc.abort_generations();
       const auto busy = [&] { return metrics.live_calls() > 0 || server.stats().exchanges > 0; };
       for (const auto flushed = Clock::now() + kFlush; busy() && Clock::now() < flushed;) signal.wait_for(kPoll);
       return kExitRuntime;
@@ -148,6 +168,7 @@ int run_decode_node(const Config& config) {
   auto grpc_listening = GrpcServer::start(config.host, config.grpc_port, {inference.service()});
   if (!grpc_listening.ok()) return report({kExitRuntime, grpc_listening.status()});
   const std::unique_ptr<GrpcServer> grpc_server = std::move(grpc_listening).value();
+  GrpcFront grpc(inference, *grpc_server);
   LoadedNode loaded;
   std::optional<HttpApi> api;
   // Their tasks use the API, so they end before it does.
@@ -163,14 +184,14 @@ int run_decode_node(const Config& config) {
     api->set_backend(&loaded.backend);
     inference.set_backend(&loaded.backend, &workers);
     if (loaded.pair) {
-      loaded.pair->start([&grpc = *grpc_server](bool ready) { grpc.set_serving(ready); });
+      loaded.pair->start([&grpc](bool ready) { grpc.set_ready(ready); });
     } else {
-      grpc_server->set_serving(true);
+      grpc.set_ready(true);
     }
     log_info("ready", {{"url", fmt::format("http://{}:{}", config.host, server->port())}, {"grpc_port", grpc_server->port()}});
-    exit_code = serve_until_signal(config, signal, *api, *server, {inference, *grpc_server}, metrics, *loaded.engine);
+    exit_code = serve_until_signal(config, signal, *api, *server, grpc, metrics, *loaded.engine);
   }
-  if (loaded.pair) loaded.pair->stop();
+  if (loaded.pair) loaded.pair->stop();  // First: it tells the gRPC server about its nodes.
   grpc_server->stop();
   server->stop();
   return exit_code;

@@ -10,6 +10,7 @@
 
 #include "common/log.h"
 #include "common/units.h"
+#include "kv/kv_cache.h"
 #include "model/model_file.h"
 #include "model/numerics_fingerprint.h"
 
@@ -91,6 +92,16 @@ Failure engine_failure(const Status& status) {
   // The model is loaded: what cannot be had is the KV memory that the settings ask for.
   if (status.code() == Code::kResourceExhausted) return {kExitUsage, status.with_context("--kv-memory")};
   return {status.code() == Code::kInvalidArgument ? kExitUsage : kExitModel, status};
+}
+
+void log_memory(const NodeModel& model, int kv_blocks, std::uint64_t transfer_bytes) {
+  const auto weights = static_cast<std::int64_t>(model.model->weight_bytes());
+  const std::int64_t cache = kv_blocks * kv::KvCache::block_bytes(model.model->kv_shape());
+  const auto transfer = static_cast<std::int64_t>(transfer_bytes);
+  log_info("memory", {{"weights", format_bytes(weights)},
+                      {"kv_cache", format_bytes(cache)},
+                      {"registered_for_transfer", format_bytes(transfer)},
+                      {"sum", format_bytes(weights + cache + transfer)}});
 }
 
 void log_model_loaded(const NodeModel& model, int max_model_len, int kv_blocks, std::chrono::steady_clock::time_point started) {

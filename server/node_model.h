@@ -54,6 +54,9 @@ std::optional<Failure> load_node_model(const Config& config, bool for_pair, Node
 /// The exit code and words for an engine that could not be made.
 Failure engine_failure(const Status& status);
 
+/// The memory that was taken at start, item by item. `transfer_bytes`: registered for the data plane; 0 without one.
+void log_memory(const NodeModel& model, int kv_blocks, std::uint64_t transfer_bytes);
+
 void log_model_loaded(const NodeModel& model, int max_model_len, int kv_blocks, std::chrono::steady_clock::time_point started);
 
 /// Writes the ports, one a line; whoever waits for the file never sees it half-written. Nothing where `path` is empty.

@@ -15,6 +15,7 @@
 #include "server/engine_model_runner.h"
 #include "server/grpc_server.h"
 #include "server/http_server.h"
+#include "server/kv_sender.h"
 #include "server/loop_engine.h"
 #include "server/metrics.h"
 #include "server/node_model.h"
@@ -106,6 +107,7 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
       std::move(runner).value(), [](std::int32_t) { return std::string_view{}; }, model.pool.get());
   if (!engine.ok()) return engine_failure(engine.status());
   node->engine = std::move(engine).value();
+  log_memory(model, node->engine->stats().total_blocks, KvSenderOptions{}.pool_bytes);
   log_model_loaded(model, node->engine->max_model_len(), node->engine->stats().total_blocks, started);
   return std::nullopt;
 }

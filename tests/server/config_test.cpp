@@ -15,7 +15,8 @@
 namespace lynx::server {
 namespace {
 
-const ProgramInfo kProgram{"lynx-decode-node", "Serves."};
+const ProgramInfo kDecode{"lynx-decode-node", "Serves.", Program::kDecodeNode};
+const ProgramInfo kPrefill{"lynx-prefill-node", "Prefills.", Program::kPrefillNode};
 
 /// A file that goes away with the test.
 class TemporaryFile {
@@ -36,8 +37,9 @@ class TemporaryFile {
   std::string path_;
 };
 
-CommandLine parse(const std::vector<std::string>& arguments, const Environment& environment = {}) {
-  return parse_command_line(kProgram, arguments, environment);
+CommandLine parse(const std::vector<std::string>& arguments, const Environment& environment = {},
+                  const ProgramInfo& program = kDecode) {
+  return parse_command_line(program, arguments, environment);
 }
 
 /// A valid text for each option that differs from its default.
@@ -49,6 +51,9 @@ std::string other_value(const ConfigOption& option) {
   if (option.name == "kv-memory") return "3MiB";
   if (option.name == "log-level") return "error";
   if (option.name == "log-format") return "json";
+  if (option.name == "transfer") return "bf16";
+  if (option.name == "prefill") return "a:7000,[::1]:7000";
+  if (option.name == "advertise") return "prefill-0.prefill:7000";
   return "some-text";
 }
 
@@ -65,38 +70,65 @@ TEST_CASE("without arguments the defaults hold") {
   CHECK(line.config->isa == "auto");
 }
 
+// By flag, environment and file, in this precedence.
+void check_sources(const ConfigOption& option, const ProgramInfo& program) {
+  const std::string name(option.name);
+  INFO(program.name << " --" << name);
+  const std::string standard = option.get(default_config(program.program));
+  const std::string other = other_value(option);
+  REQUIRE(standard != other);
+  const bool text = option.kind == ConfigOption::Kind::kText;
+  const TemporaryFile file("{\"" + name + "\":" + (text ? "\"" + other + "\"" : other) + "}");
+  const std::string variable = environment_name(name);
+  const auto value = [&](const std::vector<std::string>& arguments, const Environment& environment) {
+    const CommandLine line = parse(arguments, environment, program);
+    INFO(line.err);
+    REQUIRE(line.config);
+    return option.get(*line.config);
+  };
+  CHECK(value({"--" + name + "=" + other}, {}) == other);
+  CHECK(value({}, {{variable, other}}) == other);
+  CHECK(value({"--config", file.path()}, {}) == other);
+  CHECK(value({}, {{"LYNX_CONFIG", file.path()}}) == other);
+  if (standard.empty()) return;
+  CHECK(value({"--config", file.path()}, {{variable, standard}}) == standard);
+  CHECK(value({"--config", file.path(), "--" + name + "=" + standard}, {{variable, other}}) == standard);
+}
+
 TEST_CASE("every option can be set by flag, environment and file, in this precedence") {
   for (const ConfigOption& option : config_options()) {
-    const std::string name(option.name);
-    INFO(name);
-    const std::string standard = option.get(Config{});
-    const std::string other = other_value(option);
-    REQUIRE(standard != other);
-    const std::string key = "\"" + name + "\"";
-    const bool text = option.kind == ConfigOption::Kind::kText;
-    const TemporaryFile file("{" + key + ":" + (text ? "\"" + other + "\"" : other) + "}");
-    const std::string variable = environment_name(name);
-
-    const auto flag = parse({"--" + name + "=" + other});
-    REQUIRE(flag.config);
-    CHECK(option.get(*flag.config) == other);
-    const auto environment = parse({}, {{variable, other}});
-    REQUIRE(environment.config);
-    CHECK(option.get(*environment.config) == other);
-    const auto from_file = parse({"--config", file.path()});
-    REQUIRE(from_file.config);
-    CHECK(option.get(*from_file.config) == other);
-    const auto from_variable = parse({}, {{"LYNX_CONFIG", file.path()}});
-    REQUIRE(from_variable.config);
-    CHECK(option.get(*from_variable.config) == other);
-    if (standard.empty()) continue;
-    const auto environment_wins = parse({"--config", file.path()}, {{variable, standard}});
-    REQUIRE(environment_wins.config);
-    CHECK(option.get(*environment_wins.config) == standard);
-    const auto flag_wins = parse({"--config", file.path(), "--" + name + "=" + standard}, {{variable, other}});
-    REQUIRE(flag_wins.config);
-    CHECK(option.get(*flag_wins.config) == standard);
+    for (const ProgramInfo& program : {kDecode, kPrefill}) {
+      if (option.belongs_to(program.program)) check_sources(option, program);
+    }
   }
+}
+
+TEST_CASE("an option of the other program is refused as flag and in a file; its variable is left to the other") {
+  for (const ConfigOption& option : config_options()) {
+    if (!option.only) continue;
+    const ProgramInfo& other = *option.only == Program::kDecodeNode ? kPrefill : kDecode;
+    const std::string name(option.name);
+    INFO(other.name << " --" << name);
+    CHECK(parse({"--" + name + "=" + other_value(option)}, {}, other).exit_code == kExitUsage);
+    const TemporaryFile file("{\"" + name + "\": null}");
+    const CommandLine from_file = parse({"--config", file.path()}, {}, other);
+    CHECK(from_file.exit_code == kExitUsage);
+    CHECK(from_file.err.find(name) != std::string::npos);
+    const CommandLine from_environment = parse({}, {{environment_name(name), "nonsense"}}, other);
+    REQUIRE(from_environment.config);
+    CHECK(from_environment.warnings.empty());
+  }
+  CHECK(parse({}, {}, kPrefill).config->http_port == 7001);
+}
+
+TEST_CASE("addresses and modes of a pair are checked where they are set") {
+  for (const char* bad : {",", "a:7000,", "a", "a:", ":7000", "a:0", "a:65536", "a:7000 ", "a:x"}) {
+    INFO(bad);
+    CHECK(parse({std::string("--prefill=") + bad}).exit_code == kExitUsage);
+  }
+  CHECK(parse({"--prefill="}).config->prefill.empty());
+  CHECK(parse({"--transfer=int4"}).err.find("bf16 or lossless") != std::string::npos);
+  CHECK(parse({"--advertise=somewhere"}, {}, kPrefill).err.find("--advertise") != std::string::npos);
 }
 
 TEST_CASE("a flag given twice: the last one counts") {
@@ -108,8 +140,9 @@ TEST_CASE("a flag given twice: the last one counts") {
 
 TEST_CASE("print-config is read back to the same settings") {
   std::vector<std::string> arguments;
-  for (const ConfigOption& option : config_options())
-    arguments.push_back("--" + std::string(option.name) + "=" + other_value(option));
+  for (const ConfigOption& option : config_options()) {
+    if (option.belongs_to(Program::kDecodeNode)) arguments.push_back("--" + std::string(option.name) + "=" + other_value(option));
+  }
   arguments.emplace_back("--print-config");
   const CommandLine printed = parse(arguments);
   REQUIRE_FALSE(printed.config);
@@ -128,6 +161,7 @@ TEST_CASE("help names every option, its default and its variable; version is a l
   REQUIRE_FALSE(help.config);
   CHECK(help.exit_code == kExitClean);
   for (const ConfigOption& option : config_options()) {
+    if (!option.belongs_to(Program::kDecodeNode)) continue;
     CHECK(help.out.find("--" + std::string(option.name)) != std::string::npos);
     CHECK(help.out.find(environment_name(option.name)) != std::string::npos);
   }
@@ -183,10 +217,11 @@ TEST_CASE("what is wrong is named, with where it came from, and exits 2") {
 TEST_CASE("the committed configurations are valid") {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator("configs")) {
-    const CommandLine line = parse({"--config", entry.path().string()});
+    const bool prefill = entry.path().filename().string().starts_with("prefill");
+    const CommandLine line = parse({"--config", entry.path().string()}, {}, prefill ? kPrefill : kDecode);
     INFO(entry.path() << ": " << line.err);
     REQUIRE(line.config);
-    CHECK(line.config->aggregated);
+    CHECK((prefill || line.config->aggregated || !line.config->prefill.empty()));
     ++files;
   }
   CHECK(files > 0);

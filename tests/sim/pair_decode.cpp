@@ -16,6 +16,14 @@ namespace {
 constexpr std::uint64_t kBoot = 7;
 constexpr std::int64_t kPassUs = 2'000;
 
+scheduler::BatcherLimits limits(Draw& draw) {
+  return {.blocks = static_cast<int>(draw.between(8, 24)),
+          .block_tokens = kSimBlockTokens,
+          .rows_per_pass = 64,
+          .logit_rows_per_pass = 16,
+          .max_running = static_cast<int>(draw.between(1, 8))};
+}
+
 }  // namespace
 
 class PairWorld::Decode::Sink final : public server::UnitSink {
@@ -33,11 +41,7 @@ class PairWorld::Decode::Sink final : public server::UnitSink {
 
 PairWorld::Decode::Decode(PairWorld* world)
     : world_(world),
-      batcher_({.blocks = static_cast<int>(world->draw_.between(8, 24)),
-                .block_tokens = kSimBlockTokens,
-                .rows_per_pass = 64,
-                .logit_rows_per_pass = 16,
-                .max_running = static_cast<int>(world->draw_.between(1, 8))}),
+      batcher_(limits(world->draw_)),
       pool_(batcher_.limits().blocks),
       desk_({.nodes = world->plan_.prefill_nodes}),
       sessions_(static_cast<std::size_t>(world->plan_.prefill_nodes), 0) {
