@@ -42,11 +42,11 @@ void FlightCheck::on_send(std::span<const std::byte> header_bytes, std::span<con
     if (header->epoch < ticket.epoch) return fail_("the sender's epoch went back");
     ticket.epoch = header->epoch;
     for (auto& lane : ticket.in_flight) lane.clear();
+    for (std::uint32_t& sequence : ticket.next_sequence) sequence = 0;
   }
   const int lane = static_cast<int>(header->lane);
-  if (!ticket.in_flight[lane].emplace(header->sequence, Piece{place_of(header->unit), header->length}).second) {
-    return fail_("a sequence number was used twice");
-  }
+  if (header->sequence != ticket.next_sequence[lane]++) return fail_("sequence numbers have gaps or do not begin at 0");
+  ticket.in_flight[lane].emplace(header->sequence, Piece{place_of(header->unit), header->length});
   if (header->lane == Lane::kHigh) ticket.high_not_begun.erase(place_of(header->unit));
   const std::uint64_t granted = granted_.count(ticket.session) == 0 ? limits_.first_credit : limits_.credit[lane];
   const std::uint64_t limit = std::min(limits_.window[lane], granted);

@@ -46,6 +46,7 @@ class FlightCheck {
   struct Ticket {
     server::SessionId session = 0;
     std::uint32_t epoch = 0;
+    std::uint32_t next_sequence[transport::kLanes] = {};
     std::map<std::uint32_t, Piece> in_flight[transport::kLanes];
     std::set<Place> high_not_begun;
   };

@@ -210,6 +210,71 @@ TEST_CASE("An acknowledgement is believed only with the ticket's secret and its 
   CHECK(pair.log.ended.at(1) == "delivered");
 }
 
+TEST_CASE("What is damaged, or finds no memory, is rejected and sent again long before anyone asks for it") {
+  SimFaults faults;
+  KvSenderOptions out = sending();
+  KvReceiverOptions in = receiving();
+  SECTION("damaged") {
+    faults.damage_payload = 40;
+  }
+  SECTION("no memory") {
+    faults.jitter_us = 2'000;
+    faults.reorder = 500;
+    out.chunk_bytes = 300;
+    in.pool_bytes = 8 * 1024;
+    in.high_credit_bytes = 8 * kUnit;
+  }
+  TransferFixture pair(out, in, 1, nullptr, faults);
+  auto sink = pair.send(0, 1, 200, kUnit);
+  pair.run_for(in.ask_again_us);
+  const auto stats = pair.decodes[0].receiver->stats();
+  CHECK(stats.chunks_damaged + stats.chunks_unplaced > 5);
+  CHECK(stats.asked_again == 0);
+  CHECK(pair.sender->stats().chunks_resent > 5);
+  CHECK(sink->units > 100);
+  pair.run_to_rest();
+  CHECK(pair.log.ended.at(1) == "delivered");
+}
+
+TEST_CASE("Memory that the link gives back late is used as soon as it is there") {
+  SimFaults faults;
+  faults.sent_late_us = 50'000;
+  KvSenderOptions out = sending();
+  out.pool_bytes = 4 * 1024;
+  TransferFixture pair(out, receiving(), 1, nullptr, faults);
+  pair.send(0, 1, 20, kUnit);
+  pair.run_to_rest();
+  CHECK(pair.log.ended.at(1) == "delivered");
+}
+
+TEST_CASE("A grant that comes late does not undo a newer one") {
+  KvSenderOptions out = sending();
+  out.first_credit_bytes = kUnit;
+  TransferFixture pair(out, receiving(), 1);
+  pair.network.stall(pair.node, pair.decodes[0].node, 1'000'000);
+  pair.send(0, 1, 50, kUnit);
+  auto granted = [&](std::uint32_t sequence, std::uint32_t units) {
+    AckMessage ack;
+    ack.credit_bytes[0] = units * kUnit;
+    const auto payload = encode_ack(ack);
+    WireHeader header;
+    header.kind = MessageKind::kAck;
+    header.ticket = {7, 1};
+    header.secret = TransferFixture::kSecret;
+    header.sequence = sequence;
+    header.length = static_cast<std::uint32_t>(payload.size());
+    header.payload_crc = crc32c(payload);
+    pair.network.inject(pair.node, Lane::kHigh, encode_header(header), payload);
+    pair.run_for(100);
+    return pair.sender->stats().bytes_sent / kUnit;
+  };
+  pair.run_for(100);
+  CHECK(pair.sender->stats().bytes_sent == kUnit);
+  CHECK(granted(10, 3) == 3);
+  CHECK(granted(9, 20) == 3);
+  CHECK(granted(11, 20) == 20);
+}
+
 TEST_CASE("A ticket that is over answers those who know its secret, and nothing lands") {
   Traffic traffic;
   TransferFixture pair(sending(), receiving(), 1, &traffic);

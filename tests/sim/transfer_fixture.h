@@ -1,6 +1,7 @@
 #pragma once
 
-// One prefill node and some decode nodes over a good simulated network, with recorders for everything that happens.
+// One prefill node and some decode nodes over a simulated network, good unless told otherwise, with recorders for everything that
+// happens.
 
 #include <algorithm>
 #include <map>
@@ -75,8 +76,8 @@ class TransferFixture {
   };
 
   TransferFixture(const server::KvSenderOptions& sending, const server::KvReceiverOptions& receiving, int decode_nodes,
-                  SimObserver* observer = nullptr)
-      : network(&clock, 1, {}, observer), decodes(static_cast<std::size_t>(decode_nodes)) {
+                  SimObserver* observer = nullptr, const SimFaults& faults = {})
+      : network(&clock, 1, faults, observer), decodes(static_cast<std::size_t>(decode_nodes)) {
     link = network.add_node(&node);
     auto made = server::KvSender::create(sending, link, &log);
     REQUIRE(made.ok());
