@@ -57,8 +57,8 @@ Status from_grpc(const grpc::Status& status) {
 /// One connection, from its start to gRPC's last word.
 class Stream final : public grpc::ClientBidiReactor<v1::DecodeMessage, v1::PrefillMessage> {
  public:
-  Stream(int node, const std::string& address, const std::string& secret, PairClientEvents* events)
-      : node_(node), events_(events), stub_(v1::PairControl::NewStub(open_channel(address))) {
+  Stream(int node, ConnectionId id, const std::string& address, const std::string& secret, PairClientEvents* events)
+      : node_(node), id_(id), events_(events), stub_(v1::PairControl::NewStub(open_channel(address))) {
     if (!secret.empty()) context_.AddMetadata(kSecretKey, secret);
     stub_->async()->Connect(&context_, this);
     v1::DecodeMessage message;
@@ -68,6 +68,8 @@ class Stream final : public grpc::ClientBidiReactor<v1::DecodeMessage, v1::Prefi
     StartRead(&incoming_);
     StartCall();
   }
+
+  ConnectionId id() const { return id_; }
 
   void send(v1::DecodeMessage message) {
     const std::lock_guard lock(mutex_);
@@ -106,7 +108,7 @@ class Stream final : public grpc::ClientBidiReactor<v1::DecodeMessage, v1::Prefi
 
   Status take_hello() {
     if (!incoming_.has_hello()) return invalid_argument("the first message must be a hello");
-    LYNX_RETURN_IF_ERROR(events_->on_hello(node_, incoming_.hello()));
+    LYNX_RETURN_IF_ERROR(events_->on_hello(node_, id_, incoming_.hello()));
     const std::lock_guard lock(mutex_);
     welcomed_ = true;
     changed_.notify_all();
@@ -134,6 +136,7 @@ class Stream final : public grpc::ClientBidiReactor<v1::DecodeMessage, v1::Prefi
   }
 
   const int node_;
+  const ConnectionId id_;
   PairClientEvents* const events_;
   std::unique_ptr<v1::PairControl::Stub> stub_;
   grpc::ClientContext context_;
@@ -159,9 +162,9 @@ class PairClient::Impl {
     thread_ = std::thread([this] { run(); });
   }
 
-  void send(v1::DecodeMessage message) {
+  void send(ConnectionId connection, v1::DecodeMessage message) {
     const std::lock_guard lock(mutex_);
-    if (stream_) stream_->send(std::move(message));
+    if (stream_ && stream_->id() == connection) stream_->send(std::move(message));
   }
 
   void reset(const Status& why) {
@@ -188,7 +191,7 @@ class PairClient::Impl {
       {
         const std::lock_guard lock(mutex_);
         if (stopping_) return;
-        stream = stream_ = std::make_shared<Stream>(node_, address_, secret_, events_);
+        stream = stream_ = std::make_shared<Stream>(node_, next_connection_++, address_, secret_, events_);
       }
       const Status why = stream->wait();
       {
@@ -211,6 +214,7 @@ class PairClient::Impl {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<Stream> stream_;
+  ConnectionId next_connection_ = 1;
   bool stopping_ = false;
   std::thread thread_;
 };
@@ -222,8 +226,8 @@ PairClient::~PairClient() = default;
 void PairClient::start() {
   impl_->start();
 }
-void PairClient::send(v1::DecodeMessage message) {
-  impl_->send(std::move(message));
+void PairClient::send(ConnectionId connection, v1::DecodeMessage message) {
+  impl_->send(connection, std::move(message));
 }
 void PairClient::reset(const Status& why) {
   impl_->reset(why);

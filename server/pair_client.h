@@ -2,6 +2,7 @@
 
 // The decode node's end of the control plane to one prefill node: connects, says hello, and connects again when it was lost.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,13 +11,16 @@
 
 namespace lynx::server {
 
+/// Names one connection of a client; they count from 1.
+using ConnectionId = std::uint64_t;
+
 /// Called on gRPC's threads and the client's own, one call at a time for each node. Must not block.
 class PairClientEvents {
  public:
   virtual ~PairClientEvents() = default;
   virtual v1::NodeHello hello() = 0;
-  /// The node answered. Not OK: it does not fit, and is left.
-  virtual Status on_hello(int node, const v1::NodeHello& peer) = 0;
+  /// The node answered, on this connection. Not OK: it does not fit, and is left.
+  virtual Status on_hello(int node, ConnectionId connection, const v1::NodeHello& peer) = 0;
   virtual void on_message(int node, v1::PrefillMessage message) = 0;
   /// The connection ended, or could not be made. The client will try again.
   virtual void on_lost(int node, const Status& why) = 0;
@@ -29,9 +33,10 @@ class PairClient {
   ~PairClient();  ///< stop().
 
   void start();
-  void send(v1::DecodeMessage message);  ///< Any thread; dropped while there is no connection.
-  void reset(const Status& why);         ///< Any thread: ends this connection; another one follows.
-  void stop();                           ///< No call of `events` afterwards. Idempotent.
+  /// Any thread. Dropped when that connection is over: what was meant for a peer before its loss does not reach it after it.
+  void send(ConnectionId connection, v1::DecodeMessage message);
+  void reset(const Status& why);  ///< Any thread: ends this connection; another one follows.
+  void stop();                    ///< No call of `events` afterwards. Idempotent.
 
  private:
   class Impl;

@@ -161,7 +161,7 @@ void RemotePrompts::issue(const TicketCommand& command) {
                        {"again", again}});
   v1::DecodeMessage message;
   *message.mutable_ticket() = order.ticket;
-  clients_[static_cast<std::size_t>(command.node)]->send(std::move(message));
+  send(command.node, std::move(message));
   const std::lock_guard lock(shown_mutex_);
   ++stats_.tickets;
   if (again) ++stats_.tickets_again;
@@ -170,7 +170,12 @@ void RemotePrompts::issue(const TicketCommand& command) {
 void RemotePrompts::tell(const TicketCommand& command, bool release) {
   v1::DecodeMessage message;
   (release ? message.mutable_release() : message.mutable_cancel())->set_number(command.ticket);
-  clients_[static_cast<std::size_t>(command.node)]->send(std::move(message));
+  send(command.node, std::move(message));
+}
+
+void RemotePrompts::send(int node, v1::DecodeMessage message) {
+  const auto index = static_cast<std::size_t>(node);
+  clients_[index]->send(nodes_[index].connection, std::move(message));
 }
 
 void RemotePrompts::retire(scheduler::TicketNumber ticket) {

@@ -89,7 +89,8 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   };
   /// One prefill node. A session is one connection to it, control and data plane together.
   struct Node {
-    SessionId session = 0;    ///< 0: not connected.
+    SessionId session = 0;  ///< 0: not connected.
+    ConnectionId connection = 0;
     std::uint64_t probe = 0;  ///< Its ticket number while it is under way; 0: none.
     std::int64_t probe_sent_us = 0;
     bool same_numerics = false;
@@ -99,7 +100,7 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
 
   // PairClientEvents
   v1::NodeHello hello() override { return options_.hello; }
-  Status on_hello(int node, const v1::NodeHello& peer) override;
+  Status on_hello(int node, ConnectionId connection, const v1::NodeHello& peer) override;
   void on_message(int node, v1::PrefillMessage message) override;
   void on_lost(int node, const Status& why) override;
 
@@ -116,10 +117,11 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   void carry_out(const scheduler::TicketCommand& command);
   void issue(const scheduler::TicketCommand& command);
   void tell(const scheduler::TicketCommand& command, bool release);
+  void send(int node, v1::DecodeMessage message);
   void retire(scheduler::TicketNumber ticket);
   void notify(scheduler::RequestNumber request, TransferEvent::Kind kind, Status why = {});
 
-  void node_greeted(int index, const v1::NodeHello& peer);
+  void node_greeted(int index, ConnectionId connection, const v1::NodeHello& peer);
   void node_connected(SessionId session, const Status& status);
   void send_probe(int index);
   void probe_done(int index, const Status& status);

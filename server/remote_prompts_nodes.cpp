@@ -19,9 +19,9 @@ constexpr int kProbeBlocks = 8;
 
 }  // namespace
 
-Status RemotePrompts::on_hello(int node, const v1::NodeHello& peer) {
+Status RemotePrompts::on_hello(int node, ConnectionId connection, const v1::NodeHello& peer) {
   LYNX_RETURN_IF_ERROR(check_compatible(options_.hello, peer));
-  events_.post([this, node, peer] { node_greeted(node, peer); });
+  events_.post([this, node, connection, peer] { node_greeted(node, connection, peer); });
   return {};
 }
 
@@ -49,9 +49,9 @@ void RemotePrompts::on_session_lost(SessionId session, const Status& why) {
   });
 }
 
-void RemotePrompts::node_greeted(int index, const v1::NodeHello& peer) {
+void RemotePrompts::node_greeted(int index, ConnectionId connection, const v1::NodeHello& peer) {
   Node& node = nodes_[static_cast<std::size_t>(index)];
-  node = {.session = next_session_++, .same_numerics = same_numerics(options_.hello, peer)};
+  node = {.session = next_session_++, .connection = connection, .same_numerics = same_numerics(options_.hello, peer)};
   const std::string& address = options_.nodes[static_cast<std::size_t>(index)];
   log_info("prefill node greeted", {{"node", address},
                                     {"model", peer.model()},
@@ -99,7 +99,7 @@ void RemotePrompts::send_probe(int index) {
   probe.set_secret(secret);
   probe.set_units(kProbeBlocks);
   probe.set_unit_bytes(unit_bytes);
-  clients_[static_cast<std::size_t>(index)]->send(std::move(message));
+  send(index, std::move(message));
 }
 
 void RemotePrompts::probe_done(int index, const Status& status) {
@@ -114,7 +114,7 @@ void RemotePrompts::probe_done(int index, const Status& status) {
   }
   v1::DecodeMessage message;
   message.mutable_release()->set_number(number);
-  client.send(std::move(message));
+  send(index, std::move(message));
   const double seconds = static_cast<double>(std::max<std::int64_t>(1, EventThread::now_us() - node.probe_sent_us)) * 1e-6;
   const double rate = 2.0 * kProbeBlocks * largest_unit_bytes(cache_->shape()) / seconds;
   show(index, [&](PrefillNodeStatus& shown) {
@@ -157,7 +157,7 @@ void RemotePrompts::take_message(int index, const v1::PrefillMessage& message) {
       if (Node* const node = by_probe(message.error().number())) {
         return probe_done(static_cast<int>(node - nodes_.data()), status_of(message.error()));
       }
-      return desk_.ticket_failed(message.error().number(), status_of(message.error()), &commands_);
+      return desk_.ticket_failed(message.error().number(), status_of(message.error()).with_context("prefill node"), &commands_);
     case v1::PrefillMessage::kDraining:
       show(index, [](PrefillNodeStatus& status) {
         status.up = false;

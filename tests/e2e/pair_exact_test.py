@@ -125,6 +125,15 @@ class PairExactTest(unittest.TestCase):
         self.assertGreater(peer["probe_bytes_per_s"], 0)
         self.assertEqual(peer["numerics"], self.pair.prefill.request("/health")[2]["pair"]["numerics"])
 
+    def test_transfers_are_counted_on_both_sides(self):
+        self.pair.decode.complete(prompt=self.tokens[:300], max_tokens=4)
+        self.pair.wait_until_idle()
+        for node, names in ((self.pair.decode, ("lynx_pair_caches_arrived_total", "lynx_transport_received_bytes_total", "lynx_pair_tickets_total")),
+                            (self.pair.prefill, ("lynx_pair_caches_delivered_total", "lynx_transport_sent_bytes_total",
+                                                 "lynx_transport_acknowledged_bytes_total", "lynx_pair_tickets_total"))):
+            for name in names:
+                self.assertGreater(node.metric(name), 0, name)
+
 
 if __name__ == "__main__":
     unittest.main()

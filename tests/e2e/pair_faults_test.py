@@ -217,6 +217,28 @@ class PairFaultsTest(unittest.TestCase):
             pair.restart_decode()
             self.check_probe(pair)
 
+    def test_a_drain_that_takes_too_long_ends_with_a_reason(self):
+        endless = {"prompt": "Count:", "max_tokens": 4000, "ignore_eos": True}
+        impatient = ("--shutdown-timeout", "0.1")
+        with Pair(decode=impatient, prefill=impatient) as pair:
+            def leave():
+                eventually(lambda: pair.decode.metric("lynx_pair_caches_arrived_total") == 1, "it decodes")
+                pair.decode.signal(signal.SIGTERM)
+
+            end, _ = in_parallel([lambda: stream(pair.decode, endless), leave], 2)
+            self.assertEqual(end.error["type"], "service_unavailable_error", end)
+            self.assertEqual(pair.decode.wait(), 1)
+            pair.restart_decode()
+
+            def leave_prefill():
+                eventually(lambda: pair.prefill.metric("lynx_scheduler_running_requests") == 1, "it computes")
+                pair.prefill.signal(signal.SIGTERM)
+
+            end, _ = in_parallel([lambda: stream(pair.decode, endless | {"prompt": LONG_TEXT}), leave_prefill], 2)
+            self.assertEqual((end.status, end.error["type"]), (503, "service_unavailable_error"), end)
+            self.assertEqual(pair.prefill.wait(), 1)
+            self.assertIsNone(pair.decode.process.poll())
+
     def test_nodes_may_be_started_in_any_order(self):
         ports = (lasting_port(), lasting_port())
         with prefill_node(ports=ports) as first:
