@@ -82,6 +82,7 @@ start_node() { # program argument…
   # A session of its own: Ctrl-C reaches this script, which then ends the nodes in order.
   setsid "build/release/cmd/$program" --host 127.0.0.1 --model "$model" "$@" >".run/$program.log" 2>&1 &
   echo "$!" >".run/$program.pid"
+  disown # What became of it is told below, not by the shell.
 }
 
 health() { # prints the decode node's answer; fails until it is ready
