@@ -132,6 +132,14 @@ std::int64_t TicketDesk::next_tick_us() const {
   return next;
 }
 
+bool TicketDesk::awaits_cache(NodeIndex node) const {
+  return std::any_of(requests_.begin(), requests_.end(), [node](const auto& entry) {
+    const Request& request = entry.second;
+    return request.state == State::kTicketed && request.node == node && request.has_first_tokens && !request.has_cache &&
+           request.wish.cache;
+  });
+}
+
 std::optional<RequestNumber> TicketDesk::request_of(TicketNumber ticket) const {
   const auto it = tickets_.find(ticket);
   if (it == tickets_.end()) return std::nullopt;

@@ -82,6 +82,8 @@ class TicketDesk {
   void tick(std::int64_t now_us, std::vector<TicketCommand>* out);
   std::int64_t next_tick_us() const;  ///< INT64_MAX: never.
 
+  /// A prompt is computed there, as its first tokens say, and its cache has not arrived: data is on its way, or should be.
+  bool awaits_cache(NodeIndex node) const;
   bool node_is_up(NodeIndex node) const { return nodes_[static_cast<std::size_t>(node)].up; }
   std::int64_t outstanding_tokens(NodeIndex node) const { return nodes_[static_cast<std::size_t>(node)].outstanding_tokens; }
   std::optional<RequestNumber> request_of(TicketNumber ticket) const;

@@ -50,6 +50,10 @@ KvReceiverStats KvReceiver::stats() const {
   return impl_->stats();
 }
 
+std::uint64_t KvReceiver::chunks_heard(SessionId session) const {
+  return impl_->chunks_heard(session);
+}
+
 LinkInfo KvReceiver::link_info(SessionId session) const {
   return impl_->link_info(session);
 }

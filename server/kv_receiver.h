@@ -79,6 +79,8 @@ class KvReceiver final : public transport::LinkHandler {
   void retire(const transport::TicketId& ticket);
 
   KvReceiverStats stats() const;
+  /// Chunks of known tickets that came in this session so far; 0 for an unknown one. Any thread.
+  std::uint64_t chunks_heard(SessionId session) const;
   transport::LinkInfo link_info(SessionId session) const;  ///< As KvSender::link_info.
   std::size_t memory_bytes() const;                        ///< Taken from the link. Any thread.
 

@@ -54,6 +54,10 @@ void KvReceiver::Impl::note_chunk(SessionId id, const WireHeader& header) {
   Session& session = it->second;
   session.to_tell.insert(header.ticket);
   refresh_info(id, session);
+  {
+    std::lock_guard lock(mutex_);
+    ++heard_[id];
+  }
   const std::uint64_t credits[kLanes] = {options_.high_credit_bytes, options_.background_credit_bytes};
   const int lane = static_cast<int>(header.lane);
   session.bytes[lane] += header.length;

@@ -41,6 +41,7 @@ class KvReceiver::Impl {
   // Any thread.
   LinkMailbox& mailbox() { return mailbox_; }
   KvReceiverStats stats() const;
+  std::uint64_t chunks_heard(SessionId id) const;
   transport::LinkInfo link_info(SessionId id) const;
   std::size_t memory_bytes() const { return slots_.size() * UnitSlots::slot_bytes(options_.unit_bytes_max); }
 
@@ -126,6 +127,7 @@ class KvReceiver::Impl {
   mutable std::mutex mutex_;  ///< Of what other threads read.
   KvReceiverStats stats_;
   std::map<SessionId, transport::LinkInfo> infos_;
+  std::map<SessionId, std::uint64_t> heard_;
 };
 
 }  // namespace lynx::server

@@ -63,6 +63,7 @@ void KvReceiver::Impl::drop_session(std::map<SessionId, Session>::iterator it) {
   {
     std::lock_guard lock(mutex_);
     infos_.erase(id);
+    heard_.erase(id);
   }
   link_->disconnect(peer);
 }
@@ -125,6 +126,12 @@ KvReceiverStats KvReceiver::Impl::stats() const {
   stats.slots = slots_.size();
   stats.slots_in_use = slots_.in_use();
   return stats;
+}
+
+std::uint64_t KvReceiver::Impl::chunks_heard(SessionId id) const {
+  std::lock_guard lock(mutex_);
+  auto it = heard_.find(id);
+  return it == heard_.end() ? 0 : it->second;
 }
 
 LinkInfo KvReceiver::Impl::link_info(SessionId id) const {

@@ -57,7 +57,7 @@ void RemotePrompts::start(std::function<void(bool)> on_ready) {
   events_.start([this](std::int64_t now_us) {
     desk_.tick(now_us, &commands_);
     carry_out();
-    return desk_.next_tick_us();
+    return std::min(desk_.next_tick_us(), watch_data(now_us));
   });
   link_->start(receiver_.get());
   for (const auto& client : clients_) client->start();

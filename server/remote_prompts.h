@@ -93,6 +93,9 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
     ConnectionId connection = 0;
     std::uint64_t probe = 0;  ///< Its ticket number while it is under way; 0: none.
     std::int64_t probe_sent_us = 0;
+    bool owes = false;                ///< Data is on its way, or should be.
+    std::uint64_t heard = 0;          ///< Chunks.
+    std::int64_t quiet_since_us = 0;  ///< Since then it owes data, and sent none.
     bool same_numerics = false;
   };
 
@@ -124,6 +127,7 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   void node_greeted(int index, ConnectionId connection, const v1::NodeHello& peer);
   void node_connected(SessionId session, const Status& status);
   void send_probe(int index);
+  std::int64_t watch_data(std::int64_t now_us);
   void probe_done(int index, const Status& status);
   void node_lost(int index, const Status& why);
   void take_message(int index, const v1::PrefillMessage& message);

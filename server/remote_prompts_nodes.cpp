@@ -3,6 +3,7 @@
 #include "server/remote_prompts.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <spdlog/fmt/fmt.h>
@@ -16,6 +17,8 @@ namespace {
 
 /// 16 units over both lanes: what a first KV block sends, and enough to see a rate.
 constexpr int kProbeBlocks = 8;
+/// Longer than it takes a sender to notice a loss and send again.
+constexpr std::int64_t kSilenceUs = 10'000'000;
 
 }  // namespace
 
@@ -100,6 +103,26 @@ void RemotePrompts::send_probe(int index) {
   probe.set_units(kProbeBlocks);
   probe.set_unit_bytes(unit_bytes);
   send(index, std::move(message));
+}
+
+// A node that owes data and sends none is given up, however well its control plane is. When to look again.
+std::int64_t RemotePrompts::watch_data(std::int64_t now_us) {
+  std::int64_t next_us = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (node.session == 0) continue;
+    const std::uint64_t heard = receiver_->chunks_heard(node.session);
+    const bool owes = node.probe != 0 || desk_.awaits_cache(static_cast<int>(i));
+    const bool owed = std::exchange(node.owes, owes);
+    if (std::exchange(node.heard, heard) != heard || !owed) node.quiet_since_us = now_us;
+    if (!owes) continue;
+    if (now_us - node.quiet_since_us >= kSilenceUs) {
+      node.quiet_since_us = now_us;
+      clients_[i]->reset({Code::kUnavailable, fmt::format("data plane: nothing came for {} s", kSilenceUs / 1'000'000)});
+    }
+    next_us = std::min(next_us, node.quiet_since_us + kSilenceUs);
+  }
+  return next_us;
 }
 
 void RemotePrompts::probe_done(int index, const Status& status) {

@@ -5,6 +5,7 @@ import threading
 import time
 import unittest
 
+from freeze import frozen
 from node import LONG_TEXT, Node, eventually
 from pair import GENTLE, LONG, Pair, StreamEnd, all_blocks_free, decode_node, in_parallel, lasting_port, peers, prefill_is_idle, prefill_node, stream
 
@@ -125,30 +126,45 @@ class PairFaultsTest(unittest.TestCase):
             self.assertGreater(pair.decode.metric("lynx_pair_tickets_again_total"), 0, "some were asked for again")
             pair.wait_until_idle()
 
+    def ask_with_a_silent_data_plane(self, pair: Pair, then) -> StreamEnd:
+        """Asks while the first prefill node's data plane does nothing; once the first token is there, `then` happens."""
+        first = threading.Event()
+        ends = []
+        asking = threading.Thread(target=lambda: ends.append(stream(pair.decode, self.asked[0], lambda _: first.set())))
+        with frozen(pair.prefill.process.pid, "lynx-link"):
+            asking.start()
+            self.assertTrue(first.wait(SECONDS), "the first token does not wait for the cache")
+            then()
+            asking.join()
+        return ends[0]
+
     def test_death_between_the_first_token_and_the_cache(self):
-        # First tokens of all are there long before the last cache: all of them compete for the wire.
-        asked = [{"prompt": LONG_TEXT[number:number + 6000], "max_tokens": 24, "ignore_eos": True, "temperature": 0, "lynx": {"transfer": "bf16"}}
-                 for number in range(4)]
-        with Pair(prefills=2, decode=("--kv-memory", "512MiB")) as pair:
-            want = [pair.decode.complete(**body)["choices"][0]["text"] for body in asked]
-            for number in range(ROUNDS):
-                first = threading.Event()
-                ends = [None] * len(asked)
-
-                def ask(index: int):
-                    ends[index] = stream(pair.decode, asked[index], lambda _: first.set())
-
-                threads = [threading.Thread(target=ask, args=(index,)) for index in range(len(asked))]
-                for thread in threads:
-                    thread.start()
-                self.assertTrue(first.wait(SECONDS * 4))
-                pair.kill_prefill(number % 2)
-                for thread in threads:
-                    thread.join()
-                self.assertTrue(all(end.whole for end in ends), ends)
-                self.assertEqual([end.text for end in ends], want)
-                pair.restart_prefill(number % 2)
+        with Pair(prefills=2) as pair:
+            for _ in range(ROUNDS):
+                again = pair.decode.metric("lynx_pair_tickets_again_total")
+                end = self.ask_with_a_silent_data_plane(pair, lambda: pair.prefill.signal(signal.SIGKILL))
+                self.check_whole([(0, end, 0)])
+                self.assertEqual(pair.decode.metric("lynx_pair_tickets_again_total"), again + 1)
+                pair.restart_prefill()
                 pair.wait_until_up()
+            pair.wait_until_idle()
+        with Pair() as pair:
+            end = self.ask_with_a_silent_data_plane(pair, lambda: pair.prefill.signal(signal.SIGKILL))
+            self.assertEqual((end.status, end.error["type"]), (200, "service_unavailable_error"), end)
+            self.assertTrue(end.text and self.want[0].startswith(end.text), end)
+
+    def test_a_data_plane_that_falls_silent_is_left(self):
+        with Pair(prefills=2) as pair:
+            end = self.ask_with_a_silent_data_plane(pair, lambda: None)  # Its control plane goes on.
+            self.check_whole([(0, end, 0)])
+            self.assertIn("nothing came for", pair.decode.log_text())
+            pair.wait_until_up()
+            pair.wait_until_idle()
+        with Pair() as pair:
+            end = self.ask_with_a_silent_data_plane(pair, lambda: None)
+            self.assertEqual((end.status, end.error["type"]), (200, "service_unavailable_error"), end)
+            pair.wait_until_up()
+            self.check_probe(pair)
             pair.wait_until_idle()
 
     def test_the_decode_node_dies_and_comes_back_on_its_ports(self):

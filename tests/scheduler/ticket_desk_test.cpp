@@ -209,6 +209,10 @@ TEST_CASE("the node with the fewest outstanding prompt tokens is chosen, and its
   desk.first_tokens(out[0].ticket, &out);
   CHECK(desk.outstanding_tokens(0) == 0);
   CHECK(desk.outstanding_tokens(1) == 20);
+  CHECK(desk.awaits_cache(0));
+  CHECK_FALSE(desk.awaits_cache(1));
+  desk.arrived(out[0].ticket, &out);
+  CHECK_FALSE(desk.awaits_cache(0));
 }
 
 TEST_CASE("a request of a node that died goes to another one once its transfer is retired") {
