@@ -255,6 +255,19 @@ class PairFaultsTest(unittest.TestCase):
             self.assertEqual(pair.prefill.wait(), 1)
             self.assertIsNone(pair.decode.process.poll())
 
+    def test_decode_nodes_that_share_a_prefill_node_do_not_disturb_each_other(self):
+        with Pair() as pair, decode_node(pair.prefills) as other:
+            eventually(lambda: peers(other)[0]["up"], "the other one is up too")
+            self.assertEqual(pair.prefill.metric("lynx_pair_sessions"), 2)
+            loads = [Load(pair.decode, self.asked, clients=3), Load(other, self.asked, clients=3)]
+            eventually(lambda: all(load.ends and load.texts for load in loads), "both are under load")
+            other.signal(signal.SIGKILL)
+            time.sleep(1)
+            self.check_whole(loads[0].stop())
+            loads[1].stop()
+            eventually(lambda: pair.prefill.metric("lynx_pair_sessions") == 1, "the dead one's session is over")
+            pair.wait_until_idle()
+
     def test_nodes_may_be_started_in_any_order(self):
         ports = (lasting_port(), lasting_port())
         with prefill_node(ports=ports) as first:
