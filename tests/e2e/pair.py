@@ -14,6 +14,8 @@ PREFILL = os.environ["LYNX_TEST_PREFILL_NODE"]
 LONG = os.environ.get("LYNX_TEST_LONG") == "1"
 HANDBOOK = (ROOT / "docs" / "sample" / "harbour_handbook.md").read_text()
 GENTLE = ("--shutdown-timeout", "20")
+# Several nodes share the cores; and the bits must not depend on it.
+ONE_THREAD = ("--threads", "1")
 
 
 def lasting_port() -> int:
@@ -30,13 +32,13 @@ def lasting_port() -> int:
 def prefill_node(*arguments: str, ports: tuple[int, int] = (0, 0), model: pathlib.Path = MODEL) -> Node:
     """`ports`: of HTTP and of the control plane."""
     command = (PREFILL, "--http-port", str(ports[0]), "--control-port", str(ports[1]))
-    return Node(*arguments, model=model, command=command)
+    return Node(*ONE_THREAD, *arguments, model=model, command=command)
 
 
 def decode_node(prefills: list[Node], *arguments: str, ports: tuple[int, int] = (0, 0)) -> Node:
     """`ports`: of HTTP and of gRPC."""
     peers = ",".join(f"127.0.0.1:{node.grpc_port}" for node in prefills)
-    return Node(*arguments, command=(PROGRAM, "--prefill", peers, "--http-port", str(ports[0]), "--grpc-port", str(ports[1])))
+    return Node(*ONE_THREAD, *arguments, command=(PROGRAM, "--prefill", peers, "--http-port", str(ports[0]), "--grpc-port", str(ports[1])))
 
 
 def peers(decode: Node) -> list[dict]:
