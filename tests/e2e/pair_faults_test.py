@@ -1,4 +1,5 @@
 """Death, silence and leave-taking of either node of a pair, under load."""
+import pathlib
 import random
 import signal
 import threading
@@ -16,12 +17,12 @@ ROUNDS = 10 if LONG else 2
 
 
 def bodies(count: int, seed: int = SEED) -> list[dict]:
-    """Different prompts of 50 to 900 tokens, and streams long enough to be cut."""
+    """Different prompts of 50 to 650 tokens, and streams long enough to be cut."""
     draw = random.Random(seed)
     made = []
     for _ in range(count):
         start = draw.randrange(0, 6000)
-        body = {"prompt": LONG_TEXT[start:start + draw.choice((200, 900, 3000))], "max_tokens": draw.choice((8, 40)), "ignore_eos": True, "temperature": 0}
+        body = {"prompt": LONG_TEXT[start:start + draw.choice((200, 900, 2000))], "max_tokens": draw.choice((8, 40)), "ignore_eos": True, "temperature": 0}
         made.append(body | ({"temperature": 1, "seed": draw.randrange(1 << 30)} if draw.random() < 0.5 else {}))
     return made
 
@@ -259,7 +260,7 @@ class PairFaultsTest(unittest.TestCase):
         with Pair() as pair, decode_node(pair.prefills) as other:
             eventually(lambda: peers(other)[0]["up"], "the other one is up too")
             self.assertEqual(pair.prefill.metric("lynx_pair_sessions"), 2)
-            loads = [Load(pair.decode, self.asked, clients=3), Load(other, self.asked, clients=3)]
+            loads = [Load(node, self.asked, clients=2) for node in (pair.decode, other)]
             eventually(lambda: all(load.ends and load.texts for load in loads), "both are under load")
             other.signal(signal.SIGKILL)
             time.sleep(1)
@@ -267,6 +268,20 @@ class PairFaultsTest(unittest.TestCase):
             loads[1].stop()
             eventually(lambda: pair.prefill.metric("lynx_pair_sessions") == 1, "the dead one's session is over")
             pair.wait_until_idle()
+
+    def test_an_idle_pair_uses_no_processor(self):
+        def ticks(node: Node) -> int:
+            fields = pathlib.Path(f"/proc/{node.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return int(fields[11]) + int(fields[12])
+
+        with Pair() as pair:
+            self.check_probe(pair)
+            pair.wait_until_idle()
+            nodes = (pair.decode, pair.prefill)
+            before = [ticks(node) for node in nodes]
+            time.sleep(2)
+            for node, was in zip(nodes, before):
+                self.assertLess(ticks(node) - was, 20, "of the 200 ticks that one spinning thread would use")
 
     def test_nodes_may_be_started_in_any_order(self):
         ports = (lasting_port(), lasting_port())
