@@ -49,6 +49,8 @@ struct Options {
   std::vector<std::string> modes = {"bf16", "lossless"};
   std::string tcp_host = "127.0.0.1";
   bool compare_tcp = true;
+  std::uint64_t window_bytes = server::KvReceiverOptions{}.high_credit_bytes;
+  std::uint64_t pool_bytes = server::KvReceiverOptions{}.pool_bytes;
 
   int blocks() const { return kv::blocks_for(tokens); }
   int tickets() const { return repeats * static_cast<int>(modes.size()); }
@@ -206,7 +208,9 @@ Status run_receiver(const Options& options, const fs::path& folder) {
   LYNX_TRY(const Isa isa, choose_isa("auto"));
   Events events;
   const std::uint32_t unit_bytes = server::largest_unit_bytes(options.shape);
-  LYNX_TRY(const auto receiver, server::KvReceiver::create({.unit_bytes_max = unit_bytes}, link.get(), &events));
+  const server::KvReceiverOptions receiving{
+      .high_credit_bytes = options.window_bytes, .pool_bytes = options.pool_bytes, .unit_bytes_max = unit_bytes};
+  LYNX_TRY(const auto receiver, server::KvReceiver::create(receiving, link.get(), &events));
   std::uint16_t port = 0;
   LYNX_TRY(const Socket listener, tcp_listen(&port));
   publish(folder / "tcp", std::to_string(port));
@@ -308,8 +312,10 @@ Status run_sender(const Options& options, const fs::path& folder) {
   LYNX_TRY(kv::KvCache cache, kv::KvCache::create(options.shape, options.blocks()));
   fill(cache, options);
   Events events;
-  LYNX_TRY(const auto sender,
-           server::KvSender::create({.unit_bytes_max = server::largest_unit_bytes(options.shape)}, link.get(), &events));
+  const server::KvSenderOptions sending{.high_window_bytes = options.window_bytes,
+                                        .pool_bytes = options.pool_bytes,
+                                        .unit_bytes_max = server::largest_unit_bytes(options.shape)};
+  LYNX_TRY(const auto sender, server::KvSender::create(sending, link.get(), &events));
   publish_address(folder, "sender", link->address());
   link->start(sender.get());
   LYNX_TRY(LinkAddress receiver, await_address(folder, "receiver"));
@@ -366,6 +372,10 @@ int main(int argc, char** argv) {
   app.add_option("--modes", options.modes, "bf16 and lossless, which take turns")->check(CLI::IsMember({"bf16", "lossless"}));
   app.add_option("--repeats", options.repeats, "Transfers of each mode")->check(CLI::Range(1, 1000));
   app.add_option("--tcp-host", options.tcp_host, "The receiver's IPv4 address");
+  app.add_option("--window-bytes", options.window_bytes, "Unacknowledged bytes; the nodes' by default")
+      ->check(CLI::Range(1 << 16, 1 << 30));
+  app.add_option("--pool-bytes", options.pool_bytes, "Registered memory of each end; the nodes' by default")
+      ->check(CLI::Range(1 << 20, 1 << 30));
   app.add_flag("--no-tcp", no_tcp, "No TCP stream beside the transfers");
   auto* listen = app.add_option("--listen", listen_folder, "Receive; addresses through files in this directory, empty at first");
   app.add_option("--connect", connect_folder, "Send; the same directory as the receiver's")->excludes(listen);
