@@ -72,7 +72,7 @@ void KvReceiver::Impl::on_live_chunk(Tickets::iterator it, const WireHeader& hea
       break;
     }
   }
-  note_chunk(session, header);
+  if (tickets_.count(header.ticket) != 0) note_chunk(session, header);  // end() has told the sender already.
 }
 
 // May end the ticket.

@@ -59,6 +59,7 @@ TEST_CASE("A transfer arrives, its acknowledgements are few, whole units need no
   CHECK(stats.bytes_sent == 1000 * kUnit);
   CHECK(stats.bytes_acknowledged == 1000 * kUnit);
   CHECK(stats.chunks_resent == 0);
+  CHECK(stats.foreign_messages == 0);
   CHECK(stats.slots_in_use == 0);
   CHECK(pair.sender->memory_bytes() == 400 * 1024);
   CHECK(pair.sender->link_info(0).transport == "virtual");
