@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kSecretBytes = 16;
 constexpr int kMostTopLogprobs = 1024;
+constexpr int kMostChoices = 1024;  // Each costs memory before anybody asks whether all can run at once.
 constexpr std::array kCodes{Code::kOk,
                             Code::kInvalidArgument,
                             Code::kNotFound,
@@ -36,14 +37,13 @@ void put_token(const TokenOutput& token, v1::ScoredToken* out) {
 
 Status take_token(const v1::ScoredToken& token, int most_top, int vocabulary, std::vector<TokenOutput>* out) {
   const auto known = [vocabulary](std::int32_t id) { return id >= 0 && id < vocabulary; };
-  if (!known(token.id())) return invalid_argument(fmt::format("token id {} is outside of the vocabulary", token.id()));
+  if (!known(token.id())) return internal_error(fmt::format("token id {} is outside of the vocabulary", token.id()));
   if (token.top_ids_size() != token.top_logprobs_size() || token.top_ids_size() > std::max(most_top, 0)) {
-    return invalid_argument(fmt::format("token {} has {} alternatives", token.id(), token.top_ids_size()));
+    return internal_error(fmt::format("token {} has {} alternatives", token.id(), token.top_ids_size()));
   }
   TokenOutput output{.id = token.id(), .logprob = token.logprob(), .top = {}};
   for (int i = 0; i < token.top_ids_size(); ++i) {
-    if (!known(token.top_ids(i)))
-      return invalid_argument(fmt::format("token id {} is outside of the vocabulary", token.top_ids(i)));
+    if (!known(token.top_ids(i))) return internal_error(fmt::format("token id {} is outside of the vocabulary", token.top_ids(i)));
     output.top.push_back({token.top_ids(i), token.top_logprobs(i)});
   }
   out->push_back(std::move(output));
@@ -120,6 +120,7 @@ Result<GenerateRequest> request_of(const v1::Ticket& ticket) {
   if (ticket.prompt_top_logprobs() < -1 || ticket.prompt_top_logprobs() > kMostTopLogprobs) {
     return invalid_argument("prompt_top_logprobs");
   }
+  if (ticket.choices() < 1 || ticket.choices() > kMostChoices) return invalid_argument("choices");
   LYNX_TRY(auto sampling, sampling_of(ticket.sampling()));
   const auto mode = parse_transfer_mode(ticket.transfer());
   if (!mode) return invalid_argument("transfer: unknown mode " + ticket.transfer().substr(0, 32));
@@ -153,10 +154,10 @@ v1::FirstTokens make_first_tokens(std::uint64_t number, const GenerationUpdate& 
 
 Result<FirstOutputs> outputs_of(const v1::FirstTokens& message, const v1::Ticket& ticket, int vocabulary) {
   if (message.tokens_size() != (ticket.sample() ? ticket.choices() : 0)) {
-    return invalid_argument(fmt::format("first tokens: {} for {} choices", message.tokens_size(), ticket.choices()));
+    return internal_error(fmt::format("first tokens: {} for {} choices", message.tokens_size(), ticket.choices()));
   }
   if (message.prompt_scores_size() != (ticket.prompt_top_logprobs() >= 0 ? ticket.prompt_size() - 1 : 0)) {
-    return invalid_argument(fmt::format("prompt scores: {} for {} tokens", message.prompt_scores_size(), ticket.prompt_size()));
+    return internal_error(fmt::format("prompt scores: {} for {} tokens", message.prompt_scores_size(), ticket.prompt_size()));
   }
   FirstOutputs outputs;
   for (const v1::ScoredToken& token : message.tokens()) {
@@ -180,7 +181,7 @@ Status status_of(const v1::TicketError& error) {
   for (const Code code : kCodes) {
     if (code != Code::kOk && error.code() == code_name(code)) return {code, error.message()};
   }
-  return internal_error(fmt::format("prefill node: {} ({})", error.message(), error.code()));
+  return internal_error(fmt::format("{} ({})", error.message(), error.code()));
 }
 
 }  // namespace lynx::server

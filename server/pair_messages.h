@@ -27,6 +27,7 @@ struct FirstOutputs {
   std::vector<TokenOutput> tokens;
   std::vector<TokenOutput> prompt_scores;
 };
+/// What does not fit is the prefill node's fault: an internal error.
 Result<FirstOutputs> outputs_of(const v1::FirstTokens& message, const v1::Ticket& ticket, int vocabulary);
 
 v1::TicketError make_error(std::uint64_t number, const Status& why);

@@ -196,7 +196,7 @@ void RemotePrompts::take_first_tokens(int index, const v1::FirstTokens& message)
   const auto request = desk_.request_of(message.number());
   if (!request) return;  // It was cancelled at that moment.
   auto outputs = outputs_of(message, orders_.at(*request).ticket, options_.vocabulary);
-  if (!outputs.ok()) return desk_.ticket_failed(message.number(), outputs.status(), &commands_);
+  if (!outputs.ok()) return desk_.ticket_failed(message.number(), outputs.status().with_context("prefill node"), &commands_);
   post_({.kind = TransferEvent::Kind::kFirstTokens,
          .request = *request,
          .first_tokens = std::move(outputs->tokens),
