@@ -44,6 +44,18 @@ std::string option_help(const ConfigOption& option, const Config& defaults) {
                      environment_name(option.name));
 }
 
+/// "--name=" with nothing behind it becomes "--name" and an empty argument, in CLI11's order (from the back): it would take the
+/// next argument for the value.
+std::vector<std::string> for_cli11(const std::vector<std::string>& arguments) {
+  std::vector<std::string> turned;
+  for (auto it = arguments.rbegin(); it != arguments.rend(); ++it) {
+    const bool empty_value = it->starts_with("--") && it->find('=') == it->size() - 1;
+    if (empty_value) turned.emplace_back();
+    turned.push_back(empty_value ? it->substr(0, it->size() - 1) : *it);
+  }
+  return turned;
+}
+
 /// The flags, or what to print instead of running.
 std::variant<Flags, CommandLine> parse_flags(const ProgramInfo& program, const std::vector<std::string>& arguments) {
   Flags flags;
@@ -67,8 +79,7 @@ std::variant<Flags, CommandLine> parse_flags(const ProgramInfo& program, const s
       ->type_name("PATH");
   app.add_flag("--print-config", flags.print_config, "print the settings as JSON, in the form of --config, and exit");
   try {
-    // CLI11 takes arguments from the back.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    app.parse(for_cli11(arguments));
   } catch (const CLI::CallForHelp&) {
     return CommandLine{.config = std::nullopt, .exit_code = kExitClean, .out = app.help(), .err = {}, .warnings = {}};
   } catch (const CLI::CallForVersion&) {

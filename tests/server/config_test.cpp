@@ -126,7 +126,11 @@ TEST_CASE("addresses and modes of a pair are checked where they are set") {
     INFO(bad);
     CHECK(parse({std::string("--prefill=") + bad}).exit_code == kExitUsage);
   }
-  CHECK(parse({"--prefill="}).config->prefill.empty());
+  const CommandLine none = parse({"--prefill=", "--threads=3", "--api-key-file="});
+  INFO(none.err);
+  REQUIRE(none.config);
+  CHECK(none.config->prefill.empty());
+  CHECK(none.config->threads == 3);
   CHECK(parse({"--transfer=int4"}).err.find("bf16 or lossless") != std::string::npos);
   CHECK(parse({"--advertise=somewhere"}, {}, kPrefill).err.find("--advertise") != std::string::npos);
 }
