@@ -1,0 +1,338 @@
+// The planes in plain loops.
+
+#include <algorithm>
+#include <cstring>
+
+#include "quant/plane_kernels.h"
+#include "quant/plane_math.h"
+#include "quant/residual_code.h"
+
+namespace lynx::quant {
+namespace {
+
+constexpr int kLanes = 32;
+constexpr unsigned kWordBits = 16;
+constexpr std::size_t kWordBytes = 2;
+
+void store_word(std::byte* at, std::uint32_t word) {
+  at[0] = static_cast<std::byte>(word);
+  at[1] = static_cast<std::byte>(word >> 8);
+}
+std::uint32_t load_word(const std::byte* at) {
+  return std::to_integer<std::uint32_t>(at[0]) | std::to_integer<std::uint32_t>(at[1]) << 8;
+}
+
+int nibble(const std::byte* nibbles, std::size_t slot) {
+  return std::to_integer<int>(nibbles[slot / 2]) >> (slot % 2 * 4) & 15;
+}
+/// Of nibbles that are 0.
+void set_nibble(std::byte* nibbles, std::size_t slot, int value) {
+  nibbles[slot / 2] |= static_cast<std::byte>(value << (slot % 2 * 4));
+}
+
+/// Levels and scales of an Anchor; with a Residual's nibbles those of the int8 view.
+class Levels {
+ public:
+  Levels(const PlaneUnit& unit, const std::byte* anchor, const std::byte* residual)
+      : scales_(anchor + anchor_layout(unit).scales_at),
+        zeros_(anchor + anchor_layout(unit).zeros_at),
+        codes_(anchor + anchor_layout(unit).codes_at),
+        residual_(residual) {}
+
+  int level(std::size_t slot, std::size_t group) const {
+    const int level = nibble(codes_, slot) + zero(group);
+    return residual_ == nullptr ? level : level * kInt8Steps + nibble(residual_, slot) - 8;
+  }
+  int zero(std::size_t group) const { return static_cast<std::int8_t>(std::to_integer<std::uint8_t>(zeros_[group])); }
+  float scale(std::size_t group) const {
+    const float scale = ue5m3_to_float(std::to_integer<std::uint8_t>(scales_[group]));
+    return residual_ == nullptr ? scale : scale / kInt8Steps;
+  }
+
+ private:
+  const std::byte* scales_;
+  const std::byte* zeros_;
+  const std::byte* codes_;
+  const std::byte* residual_;
+};
+
+const std::byte* wide_residual(const PlaneUnit& unit, const std::byte* anchor) {
+  return unit.wide_anchor ? anchor + anchor_layout(unit).residuals_at : nullptr;
+}
+
+/// Which of a head's tokens and channels are a group.
+struct GroupExtent {
+  int first_token, end_token;
+  int first_channel, end_channel;
+};
+
+GroupExtent group_extent(const PlaneUnit& unit, int group_of_head) {
+  if (unit.part == PlanePart::kK) return {first_token(unit), unit.tokens, group_of_head, group_of_head + 1};
+  const int token = group_of_head / v_token_groups(unit);
+  const int channel = group_of_head % v_token_groups(unit) * kGroupChannels;
+  const int end_token = token < first_token(unit) ? token : token + 1;  // Sinks are not in their groups.
+  return {token, end_token, channel, std::min(channel + kGroupChannels, unit.head_dim)};
+}
+
+void encode_scales(const PlaneUnit& unit, const Bf16* values, std::byte* scales, std::byte* zeros) {
+  const auto groups_of_head = static_cast<int>(unit_groups(unit)) / unit.heads;
+  for (int head = 0; head < unit.heads; ++head) {
+    for (int group = 0; group < groups_of_head; ++group) {
+      const GroupExtent extent = group_extent(unit, group);
+      float lo = bits_to_float(0x7f7fffffu);
+      float hi = -lo;
+      for (int token = extent.first_token; token < extent.end_token; ++token) {
+        for (int channel = extent.first_channel; channel < extent.end_channel; ++channel) {
+          const float x = anchor_input(values[slot_of(unit, head, token, channel)]);
+          lo = x < lo ? x : lo;
+          hi = x > hi ? x : hi;
+        }
+      }
+      if (lo > hi) lo = hi = 0;
+      const std::uint8_t scale = anchor_scale(lo, hi);
+      *scales++ = static_cast<std::byte>(scale);
+      *zeros++ = static_cast<std::byte>(anchor_zero(lo, ue5m3_to_float(scale)));
+    }
+  }
+}
+
+void encode_int8_residual(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::byte* residual) {
+  const Levels levels(unit, anchor, nullptr);
+  std::memset(residual, 0, unit_slots(unit) / 2);
+  for_each_value(unit, [&](std::size_t slot, std::size_t group) {
+    const float x = anchor_input(values[slot]);
+    set_nibble(residual, slot, int8_residual(x, levels.level(slot, group), levels.scale(group)) + 8);
+  });
+}
+
+void encode_anchor(const PlaneUnit& unit, const Bf16* values, std::byte* anchor) {
+  const AnchorLayout layout = anchor_layout(unit);
+  std::byte* sink = anchor;
+  for_each_sink(unit, [&](std::size_t slot) {
+    store_word(sink, values[slot]);
+    sink += sizeof(Bf16);
+  });
+  encode_scales(unit, values, anchor + layout.scales_at, anchor + layout.zeros_at);
+  const Levels levels(unit, anchor, nullptr);
+  std::byte* codes = anchor + layout.codes_at;
+  std::memset(codes, 0, unit_slots(unit) / 2);
+  for_each_value(unit, [&](std::size_t slot, std::size_t group) {
+    set_nibble(codes, slot, anchor_code(anchor_input(values[slot]), levels.scale(group), levels.zero(group)));
+  });
+  if (unit.wide_anchor) encode_int8_residual(unit, anchor, values, anchor + layout.residuals_at);
+}
+
+/// Sinks, and zeros for the rest.
+void begin_values(const PlaneUnit& unit, const std::byte* anchor, Bf16* values) {
+  std::fill_n(values, unit_slots(unit), Bf16{0});
+  for_each_sink(unit, [&](std::size_t slot) {
+    values[slot] = static_cast<Bf16>(load_word(anchor));
+    anchor += sizeof(Bf16);
+  });
+}
+
+void decode_view(const PlaneUnit& unit, const std::byte* anchor, const std::byte* residual, Bf16* view) {
+  const Levels levels(unit, anchor, residual);
+  begin_values(unit, anchor, view);
+  for_each_value(unit, [&](std::size_t slot, std::size_t group) {
+    view[slot] = level_to_bf16(levels.level(slot, group), levels.scale(group));
+  });
+}
+
+/// What a value's Residual is made of.
+struct Symbol {
+  int index;  ///< In its context; the context's escape if the value has none.
+  unsigned raw;
+};
+
+Symbol symbol_of(const ResidualContext& context, int raw_bits, Bf16 value, int level, float scale) {
+  if (level == 0) {
+    const int octave = scale_exponent(scale) - ((value >> 7) & 0xff);
+    if (octave < 1 || octave > kZeroOctaves) return {context.escape, 0};
+    return {(value >> 15) * kZeroOctaves + octave - 1, value & 0x7fu};
+  }
+  const int apart = bf16_order(value) - bf16_order(level_to_bf16(level, scale));
+  const int difference = level < 0 ? -apart : apart;
+  const int index = (difference >> raw_bits) - context.lowest;
+  if (index < 0 || index >= context.escape) return {context.escape, 0};
+  return {index, static_cast<unsigned>(difference) & ((1u << raw_bits) - 1)};
+}
+
+Bf16 value_of(const ResidualContext& context, int raw_bits, Symbol symbol, int level, float scale) {
+  if (level == 0) {
+    const int exponent = scale_exponent(scale) - 1 - symbol.index % kZeroOctaves;
+    return static_cast<Bf16>(symbol.index / kZeroOctaves << 15 | exponent << 7 | static_cast<int>(symbol.raw));
+  }
+  const int difference = (symbol.index + context.lowest) * (1 << raw_bits) + static_cast<int>(symbol.raw);
+  return bf16_from_order(bf16_order(level_to_bf16(level, scale)) + (level < 0 ? -difference : difference));
+}
+
+/// Writes the lanes forwards: a word's place is kept when a decoder would take it, and its bits come later.
+class LaneWriter {
+ public:
+  explicit LaneWriter(std::span<std::byte> out)
+      : begin_(out.data()), words_(begin_), escapes_(begin_ + out.size()), end_(escapes_) {}
+
+  /// False when `out` is full.
+  bool begin_row() {
+    for (Lane& lane : lanes_) {
+      if (lane.room >= kWordBits) continue;
+      if (!fits()) return false;
+      lane.open[lane.opened++] = words_;
+      words_ += kWordBytes;
+      lane.room += kWordBits;
+    }
+    return true;
+  }
+  void put(std::size_t index, std::uint32_t bits, unsigned length) {
+    Lane& lane = lanes_[index];
+    lane.bits = lane.bits << length | bits;
+    lane.held += length;
+    lane.room -= length;
+    if (lane.held < kWordBits) return;
+    lane.held -= kWordBits;
+    store_word(lane.open[0], lane.bits >> lane.held);
+    lane.open[0] = lane.open[1];
+    --lane.opened;
+  }
+  void escape(Bf16 value) {
+    full_ = full_ || !fits();
+    if (full_) return;
+    escapes_ -= sizeof(Bf16);
+    store_word(escapes_, value);
+  }
+  /// All bytes; 0 if `out` was full.
+  std::size_t finish() {
+    if (full_ || !fits()) return 0;
+    for (Lane& lane : lanes_) {
+      for (int i = 0; i < lane.opened; ++i) store_word(lane.open[i], i == 0 ? lane.bits << (kWordBits - lane.held) : 0);
+    }
+    const auto escaped = static_cast<std::size_t>(end_ - escapes_);
+    std::memmove(words_, escapes_, escaped);
+    return static_cast<std::size_t>(words_ - begin_) + escaped;
+  }
+
+ private:
+  struct Lane {
+    std::uint32_t bits = 0;  ///< The lower `held` ones are not written yet.
+    unsigned held = 0;
+    unsigned room = 0;  ///< Of the words taken.
+    std::byte* open[2] = {};
+    int opened = 0;
+  };
+
+  bool fits() const { return escapes_ - words_ >= static_cast<std::ptrdiff_t>(kWordBytes); }
+
+  Lane lanes_[kLanes];
+  std::byte* begin_;
+  std::byte* words_;
+  std::byte* escapes_;
+  std::byte* end_;
+  bool full_ = false;
+};
+
+std::size_t encode_exact(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::span<std::byte> residual) {
+  const ResidualCode& code = residual_code(unit.wide_anchor);
+  const Levels levels(unit, anchor, wide_residual(unit, anchor));
+  LaneWriter lanes(residual);
+  bool room = true;
+  for_each_row(
+      unit, [&] { return room = lanes.begin_row(); },
+      [&](std::size_t slot, std::size_t group) {
+        const int level = levels.level(slot, group);
+        const int index = residual_context(level < 0 ? -level : level);
+        const ResidualContext& context = code.contexts[index];
+        const int raw_bits = residual_raw_bits(index);
+        const Symbol symbol = symbol_of(context, raw_bits, values[slot], level, levels.scale(group));
+        const unsigned length = context.code.lengths.of[symbol.index];
+        const std::uint32_t word = context.code.words[symbol.index];
+        if (symbol.index == context.escape) {
+          lanes.put(slot % kLanes, word, length);
+          lanes.escape(values[slot]);
+        } else {
+          lanes.put(slot % kLanes, word << raw_bits | symbol.raw, length + static_cast<unsigned>(raw_bits));
+        }
+      });
+  return room ? lanes.finish() : 0;
+}
+
+class LaneReader {
+ public:
+  explicit LaneReader(std::span<const std::byte> in) : words_(in.data()), escapes_(words_ + in.size()) {}
+
+  bool begin_row() {
+    for (Lane& lane : lanes_) {
+      if (lane.held >= kWordBits) continue;
+      if (!left()) return false;
+      lane.bits |= load_word(words_) << (kWordBits - lane.held);
+      words_ += kWordBytes;
+      lane.held += kWordBits;
+    }
+    return true;
+  }
+  std::uint32_t next_byte(std::size_t index) const { return lanes_[index].bits >> 24; }
+  std::uint32_t take(std::size_t index, unsigned length) {
+    Lane& lane = lanes_[index];
+    const auto taken = static_cast<std::uint32_t>(std::uint64_t{lane.bits} << length >> 32);
+    lane.bits <<= length;
+    lane.held -= length;
+    return taken;
+  }
+  bool take_escape(Bf16* value) {
+    if (!left()) return false;
+    escapes_ -= sizeof(Bf16);
+    *value = static_cast<Bf16>(load_word(escapes_));
+    return true;
+  }
+  bool finished() const {
+    return words_ == escapes_ && std::all_of(lanes_, lanes_ + kLanes, [](const Lane& lane) { return lane.bits == 0; });
+  }
+
+ private:
+  struct Lane {
+    std::uint32_t bits = 0;  ///< The upper ones are next.
+    unsigned held = 0;
+  };
+
+  bool left() const { return escapes_ - words_ >= static_cast<std::ptrdiff_t>(kWordBytes); }
+
+  Lane lanes_[kLanes];
+  const std::byte* words_;
+  const std::byte* escapes_;
+};
+
+bool decode_exact(const PlaneUnit& unit, const std::byte* anchor, std::span<const std::byte> residual, Bf16* values) {
+  const ResidualCode& code = residual_code(unit.wide_anchor);
+  const Levels levels(unit, anchor, wide_residual(unit, anchor));
+  LaneReader lanes(residual);
+  bool sound = true;
+  begin_values(unit, anchor, values);
+  for_each_row(
+      unit, [&] { return sound = sound && lanes.begin_row(); },
+      [&](std::size_t slot, std::size_t group) {
+        const int level = levels.level(slot, group);
+        const int index = residual_context(level < 0 ? -level : level);
+        const ResidualContext& context = code.contexts[index];
+        const std::size_t lane = slot % kLanes;
+        const std::uint32_t next = lanes.next_byte(lane);
+        Symbol symbol{context.table.exponents[next], 0};
+        lanes.take(lane, context.table.lengths[next / 2]);
+        if (symbol.index == context.escape) {
+          sound = lanes.take_escape(&values[slot]) && sound;
+          return;
+        }
+        const int raw_bits = residual_raw_bits(index);
+        symbol.raw = lanes.take(lane, static_cast<unsigned>(raw_bits));
+        values[slot] = value_of(context, raw_bits, symbol, level, levels.scale(group));
+      });
+  return sound && lanes.finished();
+}
+
+}  // namespace
+
+const PlaneKernels& portable_plane_kernels() {
+  static constexpr PlaneKernels kKernels{encode_anchor, encode_int8_residual, decode_view, encode_exact, decode_exact};
+  return kKernels;
+}
+
+}  // namespace lynx::quant
