@@ -9,11 +9,6 @@ namespace {
 
 using Kind = TicketCommand::Kind;
 
-/// Another node could do better: the request itself is all right.
-bool is_retryable(const Status& why) {
-  return why.code() != Code::kInvalidArgument && why.code() != Code::kResourceExhausted && why.code() != Code::kUnimplemented;
-}
-
 }  // namespace
 
 TicketDesk::TicketDesk(TicketDeskOptions options) : options_(options), nodes_(static_cast<std::size_t>(options.nodes)) {}
@@ -94,7 +89,7 @@ void TicketDesk::ticket_failed(TicketNumber ticket, const Status& why, std::vect
   Request& request = it->second;
   request.why = why;
   if (why.code() != Code::kDataLoss) request.refused.insert(request.node);  // Else the network's fault: the same node may do.
-  const bool again = is_retryable(why) && request.attempts < options_.max_attempts && choose(request).has_value();
+  const bool again = request.attempts < options_.max_attempts && choose(request).has_value();
   out->push_back({.kind = Kind::kCancel, .request = it->first, .ticket = ticket, .node = request.node, .why = {}});
   retire(it->first, request, again ? After::kTryAgain : After::kFail, out);
 }

@@ -7,7 +7,8 @@
 // Policy
 // - The node with the least outstanding prompt tokens is chosen: tokens of tickets whose first tokens have not come yet.
 // - A node that is lost has its requests ticketed again elsewhere, in the same blocks, once the old transfer is retired: nothing of
-//   it can land any more. A node that refused one is not asked again for it while another is up.
+//   it can land any more. A node that refused one is not asked again for it: nodes may differ in size, so every other one that is
+//   up is asked before the last refusal is the answer.
 // - With no node up a request waits `patience`, then fails with UNAVAILABLE.
 //
 // Guarantees: after want(id) exactly one of kArrived and kReleased is the last notice about it, whatever happens. Neither comes
@@ -30,7 +31,7 @@ using NodeIndex = int;               ///< Index into --prefill.
 struct TicketDeskOptions {
   int nodes = 1;
   std::int64_t patience_us = 3'000'000;  ///< How long a request waits for a node to come up.
-  int max_attempts = 4;                  ///< Tickets of one request in all.
+  int max_attempts = 8;                  ///< Tickets of one request in all: bounds how many nodes a prompt could take down.
 };
 
 struct TicketCommand {

@@ -93,7 +93,9 @@ Status set_kv_memory(Config& config, std::string_view text) {
 Status check_address(std::string_view text) {
   const auto colon = text.rfind(':');
   int port = 0;
-  if (colon != std::string_view::npos && colon > 0 && set_number(text.substr(colon + 1), 1, 65535, &port).ok()) return {};
+  const bool has_scheme = text.find('/') != std::string_view::npos || text.starts_with("unix:");
+  if (!has_scheme && colon != std::string_view::npos && colon > 0 && set_number(text.substr(colon + 1), 1, 65535, &port).ok())
+    return {};
   return invalid_argument(fmt::format("must be HOST:PORT, not \"{}\"", text));
 }
 

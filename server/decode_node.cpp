@@ -21,6 +21,7 @@
 #include "server/loop_engine.h"
 #include "server/metrics.h"
 #include "server/node_model.h"
+#include "server/process_limits.h"
 #include "server/shutdown_signal.h"
 #include "server/worker_pool.h"
 
@@ -158,15 +159,16 @@ int run_decode_node(const Config& config) {
     if (!keys.ok()) return report({kExitUsage, keys.status()});
     api_keys = std::move(keys).value();
   }
+  raise_open_files_limit();
   ShutdownSignal signal;
   // Destroyed in reverse: the engine's last updates still find the server's queue, and the server its handler and metrics.
   ServerMetrics metrics;
   auto listening = HttpServer::listen(config.host, config.http_port, {});
-  if (!listening.ok()) return report({kExitRuntime, listening.status()});
+  if (!listening.ok()) return report({kExitRuntime, listening.status().with_context("--http-port")});
   const std::unique_ptr<HttpServer> server = std::move(listening).value();
   InferenceService inference(api_keys, metrics);
   auto grpc_listening = GrpcServer::start(config.host, config.grpc_port, {inference.service()});
-  if (!grpc_listening.ok()) return report({kExitRuntime, grpc_listening.status()});
+  if (!grpc_listening.ok()) return report({kExitRuntime, grpc_listening.status().with_context("--grpc-port")});
   const std::unique_ptr<GrpcServer> grpc_server = std::move(grpc_listening).value();
   GrpcFront grpc(inference, *grpc_server);
   LoadedNode loaded;

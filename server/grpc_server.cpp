@@ -9,9 +9,11 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "common/log.h"
@@ -22,12 +24,17 @@ namespace {
 /// Reflection is the only service that occupies a thread for each call.
 constexpr int kMaxThreads = 16;
 
-/// gRPC's own lines in our log, in its format.
+std::atomic<bool> accept_failed{false};
+
+/// gRPC's own lines in our log, in its format. Nothing but such a line says that a listener is lost.
 void log_from_grpc(gpr_log_func_args* args) {
   const LogLevel level = args->severity == GPR_LOG_SEVERITY_ERROR  ? LogLevel::kWarning
                          : args->severity == GPR_LOG_SEVERITY_INFO ? LogLevel::kInfo
                                                                    : LogLevel::kDebug;
   log(level, "grpc", {{"text", args->message}});
+  if (std::string_view(args->message).find("Failed accept") != std::string_view::npos && !accept_failed.exchange(true)) {
+    log_error("gRPC accepts no more connections; this process must be restarted", {{"reason", args->message}});
+  }
 }
 
 void set_up_once() {
@@ -57,6 +64,10 @@ class GrpcServerImpl final : public GrpcServer {
 };
 
 }  // namespace
+
+bool GrpcServer::accepts() {
+  return !accept_failed.load();
+}
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& host, int port, const std::vector<GrpcService>& services,
                                                       const GrpcLimits& limits) {

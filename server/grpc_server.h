@@ -39,6 +39,10 @@ class GrpcServer {
                                                    const GrpcLimits& limits = {});
   virtual ~GrpcServer() = default;  ///< stop().
 
+  /// False once a connection could not be accepted (too many open files): gRPC gives its listener up for good then, and only a new
+  /// process helps. Of all servers of this process; any thread.
+  static bool accepts();
+
   virtual int port() const = 0;
   virtual void set_serving(bool serving) = 0;  ///< Any thread.
   /// Refuses new calls, cancels those that run and waits until their handlers are done. Idempotent.

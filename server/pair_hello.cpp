@@ -11,6 +11,7 @@ namespace lynx::server {
 namespace {
 
 constexpr std::size_t kLeastSecretLength = 16;
+constexpr std::size_t kMostSecretBytes = 4096;
 constexpr std::size_t kMaxShownLength = 64;
 
 std::string shown(const std::string& text) {
@@ -58,9 +59,14 @@ bool same_numerics(const v1::NodeHello& ours, const v1::NodeHello& theirs) {
 }
 
 Result<std::string> read_pair_secret(const std::string& path) {
-  std::ifstream file(path);
-  std::string secret;
-  if (!file || !std::getline(file, secret)) return invalid_argument("--pair-secret-file: cannot read a line from " + path);
+  // Bounded: a path such as /dev/zero never ends.
+  std::ifstream file(path, std::ios::binary);
+  std::string secret(kMostSecretBytes + 1, '\0');
+  file.read(secret.data(), static_cast<std::streamsize>(secret.size()));
+  if (!file.is_open() || file.bad() || file.gcount() == 0)
+    return invalid_argument("--pair-secret-file: cannot read a line from " + path);
+  secret.resize(std::min(static_cast<std::size_t>(file.gcount()), secret.find('\n')));
+  if (secret.size() > kMostSecretBytes) return invalid_argument("--pair-secret-file: the first line of " + path + " is too long");
   if (!secret.empty() && secret.back() == '\r') secret.pop_back();
   if (secret.size() < kLeastSecretLength) {
     return invalid_argument(fmt::format("--pair-secret-file: {} holds less than {} characters", path, kLeastSecretLength));

@@ -22,6 +22,7 @@
 #include "server/node_pair.h"
 #include "server/pair_metrics.h"
 #include "server/probe_api.h"
+#include "server/process_limits.h"
 #include "server/prompt_server.h"
 #include "server/shutdown_signal.h"
 
@@ -57,8 +58,11 @@ struct LoadedNode final : ProbeSource {
   nlohmann::ordered_json health(bool* ready) const override {
     const EngineStats stats = engine->stats();
     const PromptServerStats pair = prompts->stats();
-    *ready = !draining.load();
-    return {{"status", draining.load() ? "draining" : "ok"},
+    const bool accepts = GrpcServer::accepts();
+    *ready = !draining.load() && accepts;
+    return {{"status", draining.load() ? "draining"
+                       : accepts       ? "ok"
+                                       : "the control port accepts no more connections"},
             {"model", model.names.front()},
             {"isa", isa_name(model.isa)},
             {"max_model_len", engine->max_model_len()},
@@ -163,10 +167,11 @@ int serve(const Config& config, ShutdownSignal& signal, const HttpServer& http, 
 
 int run_prefill_node(const Config& config) {
   if (const auto failure = refuse_common_config(config)) return report(*failure);
+  raise_open_files_limit();
   ShutdownSignal signal;
   ServerMetrics metrics;
   auto listening = HttpServer::listen(config.host, config.http_port, {});
-  if (!listening.ok()) return report({kExitRuntime, listening.status()});
+  if (!listening.ok()) return report({kExitRuntime, listening.status().with_context("--http-port")});
   const std::unique_ptr<HttpServer> http = std::move(listening).value();
   if (const Status status = check_control_port(config); !status.ok()) return report({kExitRuntime, status});
   LoadedNode node(metrics);

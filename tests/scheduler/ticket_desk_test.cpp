@@ -232,18 +232,22 @@ TEST_CASE("a request of a node that died goes to another one once its transfer i
   CHECK(out[0].ticket != first);
 }
 
-TEST_CASE("a refusal that is the request's own fault is not tried elsewhere, and reaches the engine as it is") {
-  TicketDesk desk({.nodes = 2});
+TEST_CASE("what one node refuses is asked of every other once, and the last refusal reaches the engine as it is") {
+  TicketDesk desk({.nodes = 3});
   Commands out;
-  desk.node_up(0, &out);
-  desk.node_up(1, &out);
+  for (NodeIndex node = 0; node < 3; ++node) desk.node_up(node, &out);
   desk.want(1, {.prompt_tokens = 5}, 0, &out);
-  const TicketNumber ticket = out.at(0).ticket;
-  out.clear();
-  desk.ticket_failed(ticket, resource_exhausted("it can never fit"), &out);
-  desk.retired(ticket, 0, &out);
+  std::set<NodeIndex> asked;
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(out.back().kind == Kind::kIssue);
+    const TicketNumber ticket = out.back().ticket;
+    CHECK(asked.insert(out.back().node).second);
+    desk.ticket_failed(ticket, resource_exhausted("node " + std::to_string(i) + " is too small"), &out);
+    desk.retired(ticket, 0, &out);
+  }
   REQUIRE(out.back().kind == Kind::kFailed);
-  CHECK(out.back().why.message() == "it can never fit");
+  CHECK(out.back().why.code() == Code::kResourceExhausted);
+  CHECK(out.back().why.message() == "node 2 is too small");
 }
 
 TEST_CASE("a transfer that was given up is tried again, by the same node if there is no other") {

@@ -122,7 +122,7 @@ TEST_CASE("an option of the other program is refused as flag and in a file; its 
 }
 
 TEST_CASE("addresses and modes of a pair are checked where they are set") {
-  for (const char* bad : {",", "a:7000,", "a", "a:", ":7000", "a:0", "a:65536", "a:7000 ", "a:x"}) {
+  for (const char* bad : {",", "a:7000,", "a", "a:", ":7000", "a:0", "a:65536", "a:7000 ", "a:x", "http://a:7000", "unix:a:1"}) {
     INFO(bad);
     CHECK(parse({std::string("--prefill=") + bad}).exit_code == kExitUsage);
   }

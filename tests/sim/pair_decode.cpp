@@ -16,6 +16,10 @@ namespace {
 constexpr std::uint64_t kBoot = 7;
 constexpr std::int64_t kPassUs = 2'000;
 
+scheduler::TicketDeskOptions desk_options(int nodes, bool harmless, Draw& draw) {
+  return {.nodes = nodes, .max_attempts = harmless ? 8 : static_cast<int>(draw.between(1, 8))};
+}
+
 scheduler::BatcherLimits limits(Draw& draw) {
   return {.blocks = static_cast<int>(draw.between(8, 24)),
           .block_tokens = kSimBlockTokens,
@@ -43,7 +47,7 @@ PairWorld::Decode::Decode(PairWorld* world)
     : world_(world),
       batcher_(limits(world->draw_)),
       pool_(batcher_.limits().blocks),
-      desk_({.nodes = world->plan_.prefill_nodes}),
+      desk_(desk_options(world->plan_.prefill_nodes, world->harmless_, world->draw_)),
       sessions_(static_cast<std::size_t>(world->plan_.prefill_nodes), 0) {
   link = world->network_.add_node(&node);
   auto made = server::KvReceiver::create(world->plan_.receiver, link, this);
