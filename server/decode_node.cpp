@@ -50,6 +50,9 @@ std::optional<Failure> refuse_config(const Config& config) {
   if (config.aggregated && !config.prefill.empty()) {
     return refuse("--aggregated and --prefill exclude each other: prompts are computed either here or there");
   }
+  if (config.aggregated && !(config.net_devices + config.require_transport + config.pair_secret_file).empty()) {
+    log_warning("--net-devices, --require-transport and --pair-secret-file mean nothing with --aggregated");
+  }
   if (!config.aggregated && config.prefill.empty()) {
     return refuse("--prefill HOST:PORT is needed (the control port of a prefill node), or --aggregated");
   }

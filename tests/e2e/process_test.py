@@ -43,7 +43,14 @@ class ProcessTest(unittest.TestCase):
                 (2, "/: cannot be read", (PROGRAM, "--config", "/")),
                 (3, "/no/model.gguf", (PROGRAM, "--aggregated", "--http-port", "0", "--grpc-port", "0", "--model", "/no/model.gguf")),
                 (3, "node.py", (PROGRAM, "--aggregated", "--http-port", "0", "--grpc-port", "0", "--model", str(pathlib.Path(__file__).with_name("node.py")))),
-                (2, "not part of this version", (PREFILL, "--model", str(MODEL)))):
+                (2, "--prefill", (PROGRAM, "--model", str(MODEL))),
+                (2, "--prefill", (PROGRAM, "--aggregated", "--prefill", "127.0.0.1:7000", "--model", str(MODEL))),
+                (2, "--prefill", (PROGRAM, "--prefill", "somewhere", "--model", str(MODEL))),
+                (2, "--aggregated", (PREFILL, "--aggregated", "--model", str(MODEL))),
+                (2, "--model", (PREFILL,)),
+                (2, "--pair-secret-file", (PREFILL, "--model", str(MODEL), "--http-port", "0", "--control-port", "0", "--pair-secret-file", "/no/secret")),
+                (2, "--net-devices", (PREFILL, "--model", str(MODEL), "--http-port", "0", "--control-port", "0", "--net-devices", "nothing0")),
+                (3, "/no/model.gguf", (PREFILL, "--http-port", "0", "--control-port", "0", "--model", "/no/model.gguf"))):
             result = run(*command)
             self.assertEqual(result.returncode, code, (command, result.stderr))
             self.assertIn(mention, result.stderr)
