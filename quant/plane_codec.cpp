@@ -24,6 +24,7 @@ Status check_anchor(const PlaneUnit& unit, std::span<const std::byte> anchor) {
 
 }  // namespace
 
+// All paths run the portable loops so far; vector ones must give the same bits.
 const PlaneKernels& plane_kernels_for(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
