@@ -135,7 +135,7 @@ std::string get_log_level(LogLevel level) {
 constexpr int kMaxPort = 65535;
 constexpr int kMaxInt = std::numeric_limits<int>::max();
 
-const std::array kOptions = {
+constexpr std::array kOptions = {
     ConfigOption{"model", "PATH", "the model: a .gguf file or a Hugging Face directory", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.model); }, [](const Config& c) { return c.model; }},
     ConfigOption{"served-model-name", "NAMES", "names that requests may ask for, separated by commas (default: the file's name)",

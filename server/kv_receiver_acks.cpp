@@ -13,7 +13,6 @@ using transport::kLanes;
 using transport::Lane;
 using transport::MessageKind;
 using transport::TicketId;
-using transport::TicketPhase;
 using transport::WireHeader;
 
 namespace {

@@ -111,14 +111,13 @@ void KvSender::Impl::watch() {
     const SessionId session = ticket.order.session;
     const std::int64_t silence_us = now_us_ - sessions_.at(session).heard_us;
     if (silence_us >= options_.watchdog_us) silent.insert(session);
-    if (ticket.silent_epochs < options_.watchdog_epochs) {
-      restart(ticket);
-    } else if (silence_us < options_.watchdog_us) {
+    const bool patient = ticket.silent_epochs < options_.watchdog_epochs;
+    if (!patient && silence_us < options_.watchdog_us) {
       hopeless.push_back(id);  // Its peer lives, and does not take it.
-    } else if (silence_us >= options_.watchdog_us * options_.watchdog_epochs) {
+    } else if (!patient && silence_us >= options_.watchdog_us * options_.watchdog_epochs) {
       lost.insert(session);
     } else {
-      restart(ticket);  // Lately other tickets were heard of.
+      restart(ticket);  // Also where other tickets were heard of lately.
     }
   }
   for (SessionId session : silent) events_->on_silence(session);

@@ -71,7 +71,7 @@ class PromptServer final : public PromptTransfer, private PairServerEvents, priv
   struct Key {
     SessionId session;
     std::uint64_t number;
-    friend auto operator<=>(const Key&, const Key&) = default;
+    friend auto operator<=>(const Key&, const Key&) = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong here.
   };
   /// A ticket until nothing of it is left. It goes when the engine is done, nobody wants the cache and the sender has let go of it.
   struct Ticket {
