@@ -112,9 +112,9 @@ ResidualCode make_residual_code(bool wide) {
 }  // namespace
 
 const ResidualCode& residual_code(bool wide) {
-  static const ResidualCode kCode = make_residual_code(false);
-  static const ResidualCode kWideCode = make_residual_code(true);
-  return wide ? kWideCode : kCode;
+  static const ResidualCode code = make_residual_code(false);
+  static const ResidualCode wide_code = make_residual_code(true);
+  return wide ? wide_code : code;
 }
 
 }  // namespace lynx::quant

@@ -20,7 +20,7 @@ void ChoiceOutput::push(TokenOutput token, std::string_view bytes) {
   release_tokens(false);
 }
 
-void ChoiceOutput::release_text(std::string text) {
+void ChoiceOutput::release_text(const std::string& text) {
   if (tokens_ <= min_tokens_) {
     unmatched_code_points_ += text::count_code_points(text);
     ready_.text += text;

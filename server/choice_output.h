@@ -41,7 +41,7 @@ class ChoiceOutput {
     std::size_t begin;  ///< Where its text begins and ends in the whole text, in code points.
     std::size_t end;
   };
-  void release_text(std::string text);
+  void release_text(const std::string& text);
   void release_tokens(bool all);
   std::size_t released_code_points() const { return unmatched_code_points_ + matcher_.released_code_points(); }
 

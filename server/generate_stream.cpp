@@ -53,12 +53,12 @@ void GenerateStream::start() {
   context_.workers->post([self = shared_from_this()] { self->plan(); });
 }
 
-void GenerateStream::refuse(Status status) {
+void GenerateStream::refuse(const Status& status) {
   self_ = shared_from_this();
-  fail(std::move(status));
+  fail(status);
 }
 
-void GenerateStream::fail(Status status) {
+void GenerateStream::fail(const Status& status) {
   post([status](GenerateStream& stream) { stream.end(status); });
 }
 

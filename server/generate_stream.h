@@ -37,10 +37,10 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateRespons
 
   /// One of the two, once, before the reactor is given to gRPC: to answer, or to refuse.
   void start();
-  void refuse(Status status);
+  void refuse(const Status& status);
 
   /// Ends the call with `status` unless it has ended. Any thread.
-  void fail(Status status);
+  void fail(const Status& status);
 
  private:
   class Sink;

@@ -24,7 +24,7 @@ struct HttpApi::Route {
 };
 
 const HttpApi::Route* HttpApi::find_route(const HttpRequest& request, std::string* allowed) {
-  static const std::array<Route, 10> kRoutes = {{
+  static constexpr std::array<Route, 10> kRoutes = {{
       {"GET", "/health", &HttpApi::health},
       {"GET", "/ping", &HttpApi::ping},
       {"GET", "/version", &HttpApi::version},
@@ -36,7 +36,7 @@ const HttpApi::Route* HttpApi::find_route(const HttpRequest& request, std::strin
       {"POST", "/tokenize", &HttpApi::tokenize, true, true},
       {"POST", "/detokenize", &HttpApi::detokenize, true, true},
   }};
-  static const Route kModelRoute = {"GET", "/v1/models/{id}", &HttpApi::model, true};
+  static constexpr Route kModelRoute = {"GET", "/v1/models/{id}", &HttpApi::model, true};
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   const auto match = [&](const Route& route) {
     *allowed = route.method == "GET" ? "GET, HEAD" : "POST";
@@ -85,14 +85,14 @@ void HttpApi::handle(HttpRequest request, std::shared_ptr<Responder> responder) 
     return call->respond_error(plain_error(503, "the model is still loading", "loading"));
   }
   auto shared = std::make_shared<const HttpRequest>(std::move(request));
-  if (!route->worker) return dispatch(*route, std::move(shared), std::move(call));
+  if (!route->worker) return dispatch(*route, shared, call);
   workers_.post([this, route, shared, call] {
     if (!call->aborted()) dispatch(*route, shared, call);
   });
 }
 
 /// The libraries below throw on broken invariants and lack of memory: one request fails, not the process.
-void HttpApi::dispatch(const Route& route, RequestPtr request, CallPtr call) {
+void HttpApi::dispatch(const Route& route, const RequestPtr& request, const CallPtr& call) {
   try {
     (this->*route.handler)(*request, call);
   } catch (const std::exception& error) {

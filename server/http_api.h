@@ -46,7 +46,7 @@ class HttpApi final : public HttpHandler {
 
   static const Route* find_route(const HttpRequest& request, std::string* allowed);
   void start_generation(GenerationPlan plan, const CallPtr& call, const ServingBackend& backend);
-  void dispatch(const Route& route, RequestPtr request, CallPtr call);
+  void dispatch(const Route& route, const RequestPtr& request, const CallPtr& call);
 
   void health(const HttpRequest&, const CallPtr& call);
   void ping(const HttpRequest&, const CallPtr& call);
