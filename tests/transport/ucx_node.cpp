@@ -75,6 +75,11 @@ void UcxNode::send_all(PeerId peer, const std::vector<UcxMessage>& messages, std
   });
 }
 
+bool UcxNode::comes_within(std::chrono::seconds time, const std::function<bool(const UcxRecord&)>& condition) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return condition(record_); });
+}
+
 void UcxNode::wait_until(const std::string& what, const std::function<bool(const UcxRecord&)>& condition) {
   std::unique_lock lock(mutex_);
   const bool came = changed_.wait_for(lock, kHangGuard, [&] { return condition(record_); });

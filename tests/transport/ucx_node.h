@@ -2,6 +2,7 @@
 
 // One end of a UCX link with a handler that records everything, driven from the test's thread.
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -53,6 +54,8 @@ class UcxNode final : private LinkHandler {
   void send_all(PeerId peer, const std::vector<UcxMessage>& messages, std::uint64_t first_token);
 
   /// Waits until `condition` holds; fails the test if it never does (a guard against hanging, minutes).
+  /// Whether it comes true within that time.
+  bool comes_within(std::chrono::seconds time, const std::function<bool(const UcxRecord&)>& condition);
   void wait_until(const std::string& what, const std::function<bool(const UcxRecord&)>& condition);
   UcxRecord record() const;
   /// CPU time of the progress thread so far.
