@@ -67,8 +67,7 @@ std::optional<Failure> make_engine(const Config& config, ServerMetrics& metrics,
     if (!pair.ok()) return Failure{kExitUsage, pair.status()};
     node->pair = std::move(pair).value();
   }
-  auto engine = LoopEngine::create({.kv_memory_bytes = config.kv_memory_bytes,
-                                    .max_model_len = config.max_model_len,
+  auto engine = LoopEngine::create({.max_model_len = config.max_model_len,
                                     .max_running = config.max_running,
                                     .observer = &metrics,
                                     .transfer = node->pair ? node->pair->transfer() : nullptr},

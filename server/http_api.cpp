@@ -9,11 +9,6 @@
 #include "common/log.h"
 
 namespace lynx::server {
-namespace {
-
-constexpr std::string_view kModelPrefix = "/v1/models/";
-
-}  // namespace
 
 struct HttpApi::Route {
   std::string_view method;

@@ -43,6 +43,7 @@ class HttpApi final : public HttpHandler {
   using RequestPtr = std::shared_ptr<const HttpRequest>;
   struct Route;
   static constexpr std::size_t kFirstSweep = 64;
+  static constexpr std::string_view kModelPrefix = "/v1/models/";
 
   static const Route* find_route(const HttpRequest& request, std::string* allowed);
   void start_generation(GenerationPlan plan, const CallPtr& call, const ServingBackend& backend);

@@ -12,8 +12,6 @@
 namespace lynx::server {
 namespace {
 
-constexpr std::string_view kModelPrefix = "/v1/models/";
-
 Json model_card(const ServingBackend& backend, const std::string& name) {
   return {{"id", name},
           {"object", "model"},

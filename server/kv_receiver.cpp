@@ -1,6 +1,5 @@
 #include "server/kv_receiver.h"
 
-#include <string>
 #include <utility>
 
 #include "server/kv_receiver_impl.h"
@@ -16,12 +15,7 @@ using transport::TransferExpectation;
 
 Result<std::unique_ptr<KvReceiver>> KvReceiver::create(const KvReceiverOptions& options, transport::Link* link,
                                                        KvReceiverEvents* events) {
-  const std::size_t slot = UnitSlots::slot_bytes(options.unit_bytes_max);
-  if (options.unit_bytes_max == 0 || options.pool_bytes < 2 * slot) {
-    return invalid_argument("landing pool of " + std::to_string(options.pool_bytes) + " bytes does not hold two units of " +
-                            std::to_string(options.unit_bytes_max) + " bytes");
-  }
-  LYNX_TRY(std::span<std::byte> memory, link->allocate(options.pool_bytes / slot * slot));
+  LYNX_TRY(std::span<std::byte> memory, UnitSlots::allocate(link, "landing", options.pool_bytes, options.unit_bytes_max));
   return std::unique_ptr<KvReceiver>(new KvReceiver(std::make_unique<Impl>(options, link, events, memory)));
 }
 

@@ -52,7 +52,7 @@ void KvReceiver::Impl::note_chunk(SessionId id, const WireHeader& header) {
   if (it == sessions_.end()) return;
   Session& session = it->second;
   session.to_tell.insert(header.ticket);
-  refresh_info(id, session);
+  infos_.refresh(id, session.peer, *link_, now_us_);
   {
     std::lock_guard lock(mutex_);
     ++heard_[id];

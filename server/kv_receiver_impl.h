@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/kv_receiver.h"
+#include "server/link_infos.h"
 #include "server/link_mailbox.h"
 #include "server/unit_slots.h"
 #include "transport/ack_message.h"
@@ -42,8 +43,8 @@ class KvReceiver::Impl {
   LinkMailbox& mailbox() { return mailbox_; }
   KvReceiverStats stats() const;
   std::uint64_t chunks_heard(SessionId id) const;
-  transport::LinkInfo link_info(SessionId id) const;
-  std::size_t memory_bytes() const { return slots_.size() * UnitSlots::slot_bytes(options_.unit_bytes_max); }
+  transport::LinkInfo link_info(SessionId id) const { return infos_.of(id); }
+  std::size_t memory_bytes() const { return slots_.memory_bytes(); }
 
  private:
   struct Session {
@@ -54,7 +55,6 @@ class KvReceiver::Impl {
     int chunks = 0;                         ///< Since the last flush.
     std::uint64_t bytes[transport::kLanes] = {};
     std::int64_t flush_us = std::numeric_limits<std::int64_t>::max();
-    std::int64_t looked_at_us = 0;
   };
   /// A unit on its way: layer, block, part.
   using Place = std::tuple<std::uint16_t, std::uint32_t, transport::Part>;
@@ -84,7 +84,6 @@ class KvReceiver::Impl {
   // Sessions and tickets.
   void drop_session(std::map<SessionId, Session>::iterator it);
   void end(Tickets::iterator it, transport::TicketPhase phase);
-  void refresh_info(SessionId id, Session& session);
 
   // Landing.
   void on_past_chunk(const transport::WireHeader& header);
@@ -110,6 +109,7 @@ class KvReceiver::Impl {
   KvReceiverEvents* events_;
   LinkMailbox mailbox_;
   UnitSlots slots_;
+  LinkInfos infos_;
 
   struct AckInLink {
     SessionId session = 0;
@@ -126,7 +126,6 @@ class KvReceiver::Impl {
 
   mutable std::mutex mutex_;  ///< Of what other threads read.
   KvReceiverStats stats_;
-  std::map<SessionId, transport::LinkInfo> infos_;
   std::map<SessionId, std::uint64_t> heard_;
 };
 

@@ -6,7 +6,6 @@
 namespace lynx::server {
 
 using transport::LinkAddress;
-using transport::LinkInfo;
 using transport::PeerId;
 using transport::TicketId;
 using transport::TicketPhase;
@@ -14,7 +13,6 @@ using transport::TransferExpectation;
 
 namespace {
 
-constexpr std::int64_t kInfoEveryUs = 1'000'000;
 // Tickets that are over and whose senders are answered still. A sender asks within seconds, or never.
 constexpr std::size_t kPastMax = 4096;
 
@@ -34,7 +32,7 @@ void KvReceiver::Impl::connect(SessionId id, const LinkAddress& address) {
     Session& session = sessions_[id];
     session.peer = *peer;
     slots_.add_session(id);
-    refresh_info(id, session);
+    infos_.refresh(id, session.peer, *link_, now_us_);
   }
   events_->on_connected(id, peer.status());
 }
@@ -60,20 +58,12 @@ void KvReceiver::Impl::drop_session(std::map<SessionId, Session>::iterator it) {
   const PeerId peer = it->second.peer;
   sessions_.erase(it);
   slots_.remove_session(id);
+  infos_.erase(id);
   {
     std::lock_guard lock(mutex_);
-    infos_.erase(id);
     heard_.erase(id);
   }
   link_->disconnect(peer);
-}
-
-void KvReceiver::Impl::refresh_info(SessionId id, Session& session) {
-  if (session.looked_at_us != 0 && now_us_ - session.looked_at_us < kInfoEveryUs) return;
-  session.looked_at_us = now_us_;
-  LinkInfo info = link_->info(session.peer);
-  std::lock_guard lock(mutex_);
-  infos_[id] = std::move(info);
 }
 
 void KvReceiver::Impl::expect(SessionId session, TransferExpectation expectation, std::shared_ptr<UnitSink> sink) {
@@ -132,12 +122,6 @@ std::uint64_t KvReceiver::Impl::chunks_heard(SessionId id) const {
   std::lock_guard lock(mutex_);
   auto it = heard_.find(id);
   return it == heard_.end() ? 0 : it->second;
-}
-
-LinkInfo KvReceiver::Impl::link_info(SessionId id) const {
-  std::lock_guard lock(mutex_);
-  auto it = infos_.find(id);
-  return it == infos_.end() ? LinkInfo{} : it->second;
 }
 
 }  // namespace lynx::server

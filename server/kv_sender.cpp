@@ -1,6 +1,5 @@
 #include "server/kv_sender.h"
 
-#include <string>
 #include <utility>
 
 #include "server/kv_sender_impl.h"
@@ -15,12 +14,8 @@ using transport::TicketId;
 using transport::UnitKey;
 
 Result<std::unique_ptr<KvSender>> KvSender::create(const KvSenderOptions& options, transport::Link* link, KvSenderEvents* events) {
-  const std::size_t slot = UnitSlots::slot_bytes(options.unit_bytes_max);
-  if (options.unit_bytes_max == 0 || options.chunk_bytes == 0 || options.pool_bytes < 2 * slot) {
-    return invalid_argument("send pool of " + std::to_string(options.pool_bytes) + " bytes does not hold two units of " +
-                            std::to_string(options.unit_bytes_max) + " bytes");
-  }
-  LYNX_TRY(std::span<std::byte> memory, link->allocate(options.pool_bytes / slot * slot));
+  if (options.chunk_bytes == 0) return invalid_argument("chunk_bytes must be at least 1");
+  LYNX_TRY(std::span<std::byte> memory, UnitSlots::allocate(link, "send", options.pool_bytes, options.unit_bytes_max));
   return std::unique_ptr<KvSender>(new KvSender(std::make_unique<Impl>(options, link, events, memory)));
 }
 

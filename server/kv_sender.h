@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -87,7 +86,7 @@ struct KvSenderStats {
 class KvSender final : public transport::LinkHandler {
  public:
   /// `link` and `events` are not owned and outlive the sender; start the link with this handler, and stop it before the sender
-  /// goes. RESOURCE_EXHAUSTED: no memory. INVALID_ARGUMENT: a pool that does not hold two units.
+  /// goes. RESOURCE_EXHAUSTED: no memory. INVALID_ARGUMENT: a pool that does not hold two units, or empty chunks.
   static Result<std::unique_ptr<KvSender>> create(const KvSenderOptions& options, transport::Link* link, KvSenderEvents* events);
   ~KvSender() override;
 

@@ -48,7 +48,7 @@ void KvSender::Impl::apply_ack(Ticket& ticket, const WireHeader& header, const A
   const TicketId id = header.ticket;
   Session& session = sessions_.at(ticket.order.session);
   session.heard_us = now_us_;
-  refresh_info(ticket.order.session, session);
+  infos_.refresh(ticket.order.session, session.peer, *link_, now_us_);
   apply_grant(ticket.order.session, session, header.sequence, ack);
   if (ack.phase == TicketPhase::kRetired) return close(id);
   std::vector<UnitSlots::Index> done;

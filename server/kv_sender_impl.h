@@ -14,6 +14,7 @@
 
 #include "scheduler/push_scheduler.h"
 #include "server/kv_sender.h"
+#include "server/link_infos.h"
 #include "server/link_mailbox.h"
 #include "server/unit_slots.h"
 #include "transport/ack_message.h"
@@ -42,8 +43,8 @@ class KvSender::Impl {
   // Any thread.
   LinkMailbox& mailbox() { return mailbox_; }
   KvSenderStats stats() const;
-  transport::LinkInfo link_info(SessionId id) const;
-  std::size_t memory_bytes() const { return slots_.size() * UnitSlots::slot_bytes(options_.unit_bytes_max); }
+  transport::LinkInfo link_info(SessionId id) const { return infos_.of(id); }
+  std::size_t memory_bytes() const { return slots_.memory_bytes(); }
 
  private:
   struct Session {
@@ -51,7 +52,6 @@ class KvSender::Impl {
     std::set<transport::TicketId> tickets;
     std::optional<std::uint32_t> last_grant;  ///< Sequence of the acknowledgement that the windows are from.
     std::int64_t heard_us = 0;                ///< Last authentic acknowledgement.
-    std::int64_t looked_at_us = 0;            ///< When link_info was refreshed.
   };
   struct Ticket {
     OutgoingTicket order;
@@ -70,7 +70,6 @@ class KvSender::Impl {
   void close(const transport::TicketId& id);
   void remove(std::map<transport::TicketId, Ticket>::iterator it);
   void end_if_delivered(const transport::TicketId& id);
-  void refresh_info(SessionId id, Session& session);
 
   // Sending.
   void push();
@@ -93,6 +92,7 @@ class KvSender::Impl {
   KvSenderEvents* events_;
   LinkMailbox mailbox_;
   UnitSlots slots_;
+  LinkInfos infos_;
   scheduler::PushScheduler scheduler_;
 
   std::map<SessionId, Session> sessions_;
@@ -106,7 +106,6 @@ class KvSender::Impl {
 
   mutable std::mutex mutex_;  ///< Of what other threads read.
   KvSenderStats stats_;
-  std::map<SessionId, transport::LinkInfo> infos_;
 };
 
 }  // namespace lynx::server

@@ -8,14 +8,11 @@ namespace lynx::server {
 using transport::kLanes;
 using transport::Lane;
 using transport::LinkAddress;
-using transport::LinkInfo;
 using transport::PeerId;
 using transport::TicketId;
 using transport::UnitKey;
 
 namespace {
-
-constexpr std::int64_t kInfoEveryUs = 1'000'000;
 
 std::uint64_t own_window(const KvSenderOptions& options, int lane) {
   return lane == 0 ? options.high_window_bytes : options.background_window_bytes;
@@ -44,7 +41,7 @@ void KvSender::Impl::connect(SessionId id, const LinkAddress& address) {
     for (int lane = 0; lane < kLanes; ++lane) {
       scheduler_.set_window(id, lane, std::min(options_.first_credit_bytes, own_window(options_, lane)));
     }
-    refresh_info(id, session);
+    infos_.refresh(id, session.peer, *link_, now_us_);
   }
   events_->on_connected(id, peer.status());
 }
@@ -76,19 +73,8 @@ void KvSender::Impl::drop_session(std::map<SessionId, Session>::iterator it) {
   slots_.remove_session(id);
   scheduler_.remove_peer(id);
   if (scheduler_.release_held()) link_->wake();
-  {
-    std::lock_guard lock(mutex_);
-    infos_.erase(id);
-  }
+  infos_.erase(id);
   link_->disconnect(peer);
-}
-
-void KvSender::Impl::refresh_info(SessionId id, Session& session) {
-  if (session.looked_at_us != 0 && now_us_ - session.looked_at_us < kInfoEveryUs) return;
-  session.looked_at_us = now_us_;
-  LinkInfo info = link_->info(session.peer);
-  std::lock_guard lock(mutex_);
-  infos_[id] = std::move(info);
 }
 
 void KvSender::Impl::open(const OutgoingTicket& order, std::shared_ptr<UnitSource> source) {
@@ -163,12 +149,6 @@ KvSenderStats KvSender::Impl::stats() const {
   stats.slots = slots_.size();
   stats.slots_in_use = slots_.in_use();
   return stats;
-}
-
-LinkInfo KvSender::Impl::link_info(SessionId id) const {
-  std::lock_guard lock(mutex_);
-  auto it = infos_.find(id);
-  return it == infos_.end() ? LinkInfo{} : it->second;
 }
 
 }  // namespace lynx::server

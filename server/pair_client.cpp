@@ -21,7 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr const char* kSecretKey = "lynx-pair-secret";
 constexpr milliseconds kHelloTimeout{5000};
 constexpr milliseconds kFirstPause{100};
 constexpr milliseconds kLongestPause{1000};
@@ -59,7 +58,7 @@ class Stream final : public grpc::ClientBidiReactor<v1::DecodeMessage, v1::Prefi
  public:
   Stream(int node, ConnectionId id, const std::string& address, const std::string& secret, PairClientEvents* events)
       : node_(node), id_(id), events_(events), stub_(v1::PairControl::NewStub(open_channel(address))) {
-    if (!secret.empty()) context_.AddMetadata(kSecretKey, secret);
+    if (!secret.empty()) context_.AddMetadata(kPairSecretKey, secret);
     stub_->async()->Connect(&context_, this);
     v1::DecodeMessage message;
     *message.mutable_hello() = events_->hello();
@@ -83,7 +82,7 @@ class Stream final : public grpc::ClientBidiReactor<v1::DecodeMessage, v1::Prefi
     end(why);
   }
 
-  /// Until the connection is over; gives up when `stop_by` passes without a hello. The reason of the end.
+  /// Until the connection is over; gives it up when no hello came within kHelloTimeout. The reason of the end.
   Status wait() {
     std::unique_lock lock(mutex_);
     const auto over = [this] { return done_.has_value(); };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fstream>
 #include <random>
 
@@ -54,6 +55,19 @@ Status check_compatible(const v1::NodeHello& ours, const v1::NodeHello& theirs) 
   return {};
 }
 
+void add_data_plane(const transport::Link& link, v1::NodeHello* ours) {
+  std::uint64_t boot = 0;
+  std::memcpy(&boot, random_secret().data(), sizeof boot);
+  ours->set_boot(boot);
+  ours->set_ucx_version(link.library_version());
+  for (const std::string& lane : link.address().lanes) ours->add_lanes(lane);
+}
+
+Status check_transport(const std::string& required, const transport::LinkInfo& used) {
+  if (used.transport.find(required) != std::string::npos) return {};
+  return {Code::kFailedPrecondition, fmt::format("--require-transport {}: the data plane uses {}", required, used.transport)};
+}
+
 bool same_numerics(const v1::NodeHello& ours, const v1::NodeHello& theirs) {
   return !ours.numerics().empty() && ours.numerics() == theirs.numerics();
 }
@@ -75,12 +89,6 @@ Result<std::string> read_pair_secret(const std::string& path) {
     return invalid_argument("--pair-secret-file: " + path + " holds a character that is not visible ASCII");
   }
   return secret;
-}
-
-bool equal_secrets(const std::string& a, const std::string& b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ (i < b.size() ? b[i] : '\0'));
-  return difference == 0;
 }
 
 std::string random_secret() {

@@ -6,6 +6,7 @@
 
 #include "common/status.h"
 #include "proto/lynx/v1/pair.pb.h"
+#include "transport/link.h"
 #include "transport/wire_header.h"
 
 namespace lynx::server {
@@ -18,15 +19,18 @@ inline constexpr std::uint32_t kPairProtocol = 1;
 /// untrusted.
 Status check_compatible(const v1::NodeHello& ours, const v1::NodeHello& theirs);
 
+/// Fills in how our data plane is reached (UCX version, an address for each lane) and a boot nonce of its own.
+void add_data_plane(const transport::Link& link, v1::NodeHello* ours);
+
+/// What the data plane really uses against --require-transport: FAILED_PRECONDITION naming both. Empty requires nothing.
+Status check_transport(const std::string& required, const transport::LinkInfo& used);
+
 /// Whether both compute the same bits.
 bool same_numerics(const v1::NodeHello& ours, const v1::NodeHello& theirs);
 
 /// What is in --pair-secret-file: its first line. INVALID_ARGUMENT naming the file when it cannot be read, or holds less than 16
 /// characters or what cannot travel in a header.
 Result<std::string> read_pair_secret(const std::string& path);
-
-/// Compares in a time that does not show how much was right.
-bool equal_secrets(const std::string& a, const std::string& b);
 
 /// 128 bits from the system's random source, as they travel in messages.
 std::string random_secret();

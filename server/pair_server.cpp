@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/secrets.h"
 #include "proto/lynx/v1/pair.grpc.pb.h"
 #include "server/grpc_call.h"
 #include "server/pair_hello.h"
@@ -14,8 +15,6 @@
 
 namespace lynx::server {
 namespace {
-
-constexpr const char* kSecretKey = "lynx-pair-secret";
 
 class Session;
 
@@ -141,7 +140,7 @@ class PairServer::Impl final : public v1::PairControl::CallbackService {
   Impl(std::string secret, PairServerEvents* events) : secret_(std::move(secret)), events_(events) {}
 
   grpc::ServerBidiReactor<v1::DecodeMessage, v1::PrefillMessage>* Connect(grpc::CallbackServerContext* context) override {
-    const auto shown = context->client_metadata().find(kSecretKey);
+    const auto shown = context->client_metadata().find(kPairSecretKey);
     const std::string secret =
         shown == context->client_metadata().end() ? std::string() : std::string(shown->second.data(), shown->second.size());
     if (!secret_.empty() && !equal_secrets(secret, secret_)) {

@@ -1,12 +1,16 @@
 #pragma once
 
-// What the two ends of a control-plane stream share: messages that wait for the one write that gRPC allows at a time.
+// What the two ends of a control-plane stream share: where the secret stands, and messages that wait for the one write that gRPC
+// allows at a time.
 
 #include <cstddef>
 #include <deque>
 #include <utility>
 
 namespace lynx::server {
+
+/// The metadata key under which a decode node shows the pair secret.
+inline constexpr const char* kPairSecretKey = "lynx-pair-secret";
 
 /// Not thread-safe: under its stream's lock.
 template <class Message>

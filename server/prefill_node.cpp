@@ -103,8 +103,7 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
   if (!prompts.ok()) return Failure{kExitRuntime, prompts.status()};
   node->prompts = std::move(prompts).value();
   auto engine = LoopEngine::create(
-      {.kv_memory_bytes = config.kv_memory_bytes,
-       .max_model_len = config.max_model_len,
+      {.max_model_len = config.max_model_len,
        .max_running = config.max_running,
        .observer = &metrics,
        .transfer = node->prompts.get()},

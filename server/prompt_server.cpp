@@ -1,6 +1,5 @@
 #include "server/prompt_server.h"
 
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -20,11 +19,7 @@ PromptServer::PromptServer(PromptServerOptions options, transport::Link* link, k
     : options_(std::move(options)), link_(link), cache_(cache), pair_(options_.secret, this) {}
 
 Result<std::unique_ptr<PromptServer>> PromptServer::create(PromptServerOptions options, transport::Link* link, kv::KvCache* cache) {
-  std::uint64_t boot = 0;
-  std::memcpy(&boot, random_secret().data(), sizeof boot);
-  options.hello.set_boot(boot);
-  options.hello.set_ucx_version(link->library_version());
-  for (const std::string& lane : link->address().lanes) options.hello.add_lanes(lane);
+  add_data_plane(*link, &options.hello);
   std::unique_ptr<PromptServer> self(new PromptServer(std::move(options), link, cache));
   const KvSenderOptions sender{.unit_bytes_max = largest_unit_bytes(cache->shape())};
   LYNX_TRY(self->sender_, KvSender::create(sender, link, self.get()));
@@ -112,13 +107,7 @@ void PromptServer::on_connected(SessionId session, const Status& status) {
   if (!status.ok()) return pair_.close(session, status.with_context("data plane"));
   const transport::LinkInfo info = sender_->link_info(session);
   log_info("data plane to a decode node", {{"session", session}, {"transport", info.transport}, {"device", info.device}});
-  if (!options_.require_transport.empty() && info.transport.find(options_.require_transport) == std::string::npos) {
-    return pair_.close(session, {Code::kFailedPrecondition, fmt::format("--require-transport {}: the data plane uses {}",
-                                                                        options_.require_transport, info.transport)});
-  }
-  const std::lock_guard lock(mutex_);
-  const auto it = sessions_.find(session);
-  if (it != sessions_.end()) it->second.connected = true;
+  if (const Status fits = check_transport(options_.require_transport, info); !fits.ok()) pair_.close(session, fits);
 }
 
 void PromptServer::on_session_lost(SessionId session, const Status& why) {
@@ -155,7 +144,7 @@ void PromptServer::sender_done(const transport::TicketId& ticket, bool delivered
 PromptServer::Ticket* PromptServer::add(const Key& key, std::string request_id, const std::string& secret) {
   const auto session = sessions_.find(key.session);
   if (session == sessions_.end()) return nullptr;
-  const transport::TicketId wire{session->second.boot, key.number};
+  const transport::TicketId wire{session->second, key.number};
   if (!by_wire_.try_emplace({wire.boot, wire.request}, key).second) return nullptr;
   by_request_id_.emplace(request_id, key);
   Ticket& ticket = tickets_[key];

@@ -63,11 +63,6 @@ class PromptServer final : public PromptTransfer, private PairServerEvents, priv
   void end(scheduler::RequestId id, const Status& why) override;
 
  private:
-  /// A decode node.
-  struct Session {
-    std::uint64_t boot = 0;
-    bool connected = false;  ///< The data plane too.
-  };
   struct Key {
     SessionId session;
     std::uint64_t number;
@@ -124,7 +119,7 @@ class PromptServer final : public PromptTransfer, private PairServerEvents, priv
   mutable std::mutex mutex_;
   Engine* engine_ = nullptr;
   bool draining_ = false;
-  std::map<SessionId, Session> sessions_;
+  std::map<SessionId, std::uint64_t> sessions_;  ///< Each decode node's boot nonce.
   Tickets tickets_;
   std::map<std::string, Key> by_request_id_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Key> by_wire_;  ///< By boot and request of TicketId.

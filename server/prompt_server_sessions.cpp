@@ -34,7 +34,7 @@ Result<v1::NodeHello> PromptServer::on_hello(SessionId session, const v1::NodeHe
   const std::lock_guard lock(mutex_);
   if (engine_ == nullptr) return Status(Code::kUnavailable, "the model is still loading");
   if (draining_) return Status(Code::kUnavailable, "the node is draining");
-  sessions_[session].boot = peer.boot();
+  sessions_[session] = peer.boot();
   sender_->connect(session, {.lanes = {peer.lanes().begin(), peer.lanes().end()}});
   log_info("decode node greeted", {{"session", session},
                                    {"isa", peer.isa()},
@@ -73,13 +73,14 @@ void PromptServer::take_ticket(SessionId session, const v1::Ticket& message) {
   if (!status.ok()) refuse(key, status);
 }
 
-// The ticket is answered and over.
+// The ticket is answered.
 void PromptServer::refuse(const Key& key, const Status& why) {
   {
     const std::lock_guard lock(mutex_);
     ++stats_.tickets_failed;
     const auto it = tickets_.find(key);
-    if (it != tickets_.end()) {
+    // Not admitted: the engine has nothing of it to let go, and end() will not come.
+    if (it != tickets_.end() && it->second.engine_id == 0) {
       it->second.engine_done = true;
       make_unwanted(it);
       erase_if_over(it);
@@ -91,22 +92,7 @@ void PromptServer::refuse(const Key& key, const Status& why) {
 }
 
 void PromptServer::take_update(const Key& key, const GenerationUpdate& update) {
-  if (!update.error.ok()) {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = tickets_.find(key);
-      // Not admitted yet: the engine has nothing of it to let go, and end() will not come.
-      if (it != tickets_.end() && it->second.engine_id == 0) {
-        it->second.engine_done = true;
-        make_unwanted(it);
-        erase_if_over(it);
-      }
-      ++stats_.tickets_failed;
-    }
-    v1::PrefillMessage message;
-    *message.mutable_error() = make_error(key.number, update.error);
-    return pair_.send(key.session, std::move(message));
-  }
+  if (!update.error.ok()) return refuse(key, update.error);
   v1::PrefillMessage message;
   *message.mutable_first_tokens() = make_first_tokens(key.number, update);
   pair_.send(key.session, std::move(message));

@@ -1,7 +1,6 @@
 #include "server/remote_prompts.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <spdlog/fmt/fmt.h>
@@ -32,11 +31,7 @@ RemotePrompts::RemotePrompts(RemotePromptsOptions options, transport::Link* link
 
 Result<std::unique_ptr<RemotePrompts>> RemotePrompts::create(RemotePromptsOptions options, transport::Link* link,
                                                              kv::KvCache* cache) {
-  std::uint64_t boot = 0;
-  std::memcpy(&boot, random_secret().data(), sizeof boot);
-  options.hello.set_boot(boot);
-  options.hello.set_ucx_version(link->library_version());
-  for (const std::string& lane : link->address().lanes) options.hello.add_lanes(lane);
+  add_data_plane(*link, &options.hello);
   std::unique_ptr<RemotePrompts> self(new RemotePrompts(std::move(options), link, cache));
   const KvReceiverOptions receiver{.unit_bytes_max = largest_unit_bytes(cache->shape())};
   LYNX_TRY(self->receiver_, KvReceiver::create(receiver, link, self.get()));
@@ -222,14 +217,14 @@ void RemotePrompts::transfer_failed(std::uint64_t number, const Status& why) {
 
 void RemotePrompts::on_complete(const TicketId& ticket) {
   events_.post([this, number = ticket.request] {
-    if (Node* const node = by_probe(number)) return probe_done(static_cast<int>(node - nodes_.data()), {});
+    if (const auto index = by_probe(number)) return probe_done(*index, {});
     transfer_complete(number);
   });
 }
 
 void RemotePrompts::on_failed(const TicketId& ticket, const Status& why) {
   events_.post([this, number = ticket.request, why] {
-    if (Node* const node = by_probe(number)) return probe_done(static_cast<int>(node - nodes_.data()), why);
+    if (const auto index = by_probe(number)) return probe_done(*index, why);
     transfer_failed(number, why);
   });
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -134,8 +135,9 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   void take_first_tokens(int index, const v1::FirstTokens& message);
   void transfer_complete(std::uint64_t number);
   void transfer_failed(std::uint64_t number, const Status& why);
-  Node* by_session(SessionId session);
-  Node* by_probe(std::uint64_t number);
+  std::optional<int> by_session(SessionId session) const;  ///< The node's index.
+  std::optional<int> by_probe(std::uint64_t number) const;
+  void reset(int index, const Status& why);
   void show(int index, const std::function<void(PrefillNodeStatus&)>& change);
 
   RemotePromptsOptions options_;

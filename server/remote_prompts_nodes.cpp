@@ -46,9 +46,7 @@ void RemotePrompts::on_connected(SessionId session, const Status& status) {
 // The control plane may not have noticed: it starts anew too, so that both ends agree on what is live.
 void RemotePrompts::on_session_lost(SessionId session, const Status& why) {
   events_.post([this, session, why] {
-    if (Node* const node = by_session(session)) {
-      clients_[static_cast<std::size_t>(node - nodes_.data())]->reset(why.with_context("data plane"));
-    }
+    if (const auto index = by_session(session)) reset(*index, why.with_context("data plane"));
   });
 }
 
@@ -75,11 +73,10 @@ void RemotePrompts::node_greeted(int index, ConnectionId connection, const v1::N
 }
 
 void RemotePrompts::node_connected(SessionId session, const Status& status) {
-  Node* const node = by_session(session);
-  if (node == nullptr) return;
-  const int index = static_cast<int>(node - nodes_.data());
-  if (!status.ok()) return clients_[static_cast<std::size_t>(index)]->reset(status.with_context("data plane"));
-  send_probe(index);
+  const auto index = by_session(session);
+  if (!index) return;
+  if (!status.ok()) return reset(*index, status.with_context("data plane"));
+  send_probe(*index);
 }
 
 void RemotePrompts::send_probe(int index) {
@@ -127,17 +124,10 @@ std::int64_t RemotePrompts::watch_data(std::int64_t now_us) {
 
 void RemotePrompts::probe_done(int index, const Status& status) {
   Node& node = nodes_[static_cast<std::size_t>(index)];
-  const std::uint64_t number = std::exchange(node.probe, 0);
-  PairClient& client = *clients_[static_cast<std::size_t>(index)];
-  if (!status.ok()) return client.reset(status.with_context("probe of the data plane"));
+  node.probe = 0;
+  if (!status.ok()) return reset(index, status.with_context("probe of the data plane"));
   const transport::LinkInfo info = receiver_->link_info(node.session);
-  if (!options_.require_transport.empty() && info.transport.find(options_.require_transport) == std::string::npos) {
-    return client.reset({Code::kFailedPrecondition, fmt::format("--require-transport {}: the data plane uses {}",
-                                                                options_.require_transport, info.transport)});
-  }
-  v1::DecodeMessage message;
-  message.mutable_release()->set_number(number);
-  send(index, std::move(message));
+  if (const Status fits = check_transport(options_.require_transport, info); !fits.ok()) return reset(index, fits);
   const double seconds = static_cast<double>(std::max<std::int64_t>(1, EventThread::now_us() - node.probe_sent_us)) * 1e-6;
   const double rate = 2.0 * kProbeBlocks * largest_unit_bytes(cache_->shape()) / seconds;
   show(index, [&](PrefillNodeStatus& shown) {
@@ -177,9 +167,7 @@ void RemotePrompts::take_message(int index, const v1::PrefillMessage& message) {
   switch (message.message_case()) {
     case v1::PrefillMessage::kFirstTokens: return take_first_tokens(index, message.first_tokens());
     case v1::PrefillMessage::kError:
-      if (Node* const node = by_probe(message.error().number())) {
-        return probe_done(static_cast<int>(node - nodes_.data()), status_of(message.error()));
-      }
+      if (const auto prober = by_probe(message.error().number())) return probe_done(*prober, status_of(message.error()));
       return desk_.ticket_failed(message.error().number(), status_of(message.error()).with_context("prefill node"), &commands_);
     case v1::PrefillMessage::kDraining:
       show(index, [](PrefillNodeStatus& status) {
@@ -192,18 +180,22 @@ void RemotePrompts::take_message(int index, const v1::PrefillMessage& message) {
   }
 }
 
-RemotePrompts::Node* RemotePrompts::by_session(SessionId session) {
-  for (Node& node : nodes_) {
-    if (node.session == session) return &node;
+std::optional<int> RemotePrompts::by_session(SessionId session) const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].session == session) return static_cast<int>(i);
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-RemotePrompts::Node* RemotePrompts::by_probe(std::uint64_t number) {
-  for (Node& node : nodes_) {
-    if (node.probe == number && number != 0) return &node;
+std::optional<int> RemotePrompts::by_probe(std::uint64_t number) const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].probe == number && number != 0) return static_cast<int>(i);
   }
-  return nullptr;
+  return std::nullopt;
+}
+
+void RemotePrompts::reset(int index, const Status& why) {
+  clients_[static_cast<std::size_t>(index)]->reset(why);
 }
 
 void RemotePrompts::show(int index, const std::function<void(PrefillNodeStatus&)>& change) {

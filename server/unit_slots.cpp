@@ -1,11 +1,31 @@
 #include "server/unit_slots.h"
 
 #include <algorithm>
+#include <string>
 
 namespace lynx::server {
 
 using transport::kLanes;
 using transport::Lane;
+
+namespace {
+
+// Whole cache lines.
+std::size_t slot_bytes(std::size_t unit_bytes_max) {
+  return (unit_bytes_max + 63) / 64 * 64;
+}
+
+}  // namespace
+
+Result<std::span<std::byte>> UnitSlots::allocate(transport::Link* link, std::string_view pool, std::uint64_t pool_bytes,
+                                                 std::size_t unit_bytes_max) {
+  const std::size_t slot = slot_bytes(unit_bytes_max);
+  if (unit_bytes_max == 0 || pool_bytes < 2 * slot) {
+    return invalid_argument(std::string(pool) + " pool of " + std::to_string(pool_bytes) + " bytes does not hold two units of " +
+                            std::to_string(unit_bytes_max) + " bytes");
+  }
+  return link->allocate(pool_bytes / slot * slot);
+}
 
 UnitSlots::UnitSlots(std::span<std::byte> memory, std::size_t unit_bytes_max)
     : memory_(memory), slot_bytes_(slot_bytes(unit_bytes_max)), slots_(memory.size() / slot_bytes_) {

@@ -9,9 +9,12 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/status.h"
+#include "transport/link.h"
 #include "transport/wire_header.h"
 
 namespace lynx::server {
@@ -24,8 +27,10 @@ class UnitSlots {
  public:
   using Index = std::uint32_t;
 
-  /// Bytes of one slot that holds units of `unit_bytes_max`: whole cache lines.
-  static std::size_t slot_bytes(std::size_t unit_bytes_max) { return (unit_bytes_max + 63) / 64 * 64; }
+  /// Memory of `link` for as many slots as fit into `pool_bytes`. INVALID_ARGUMENT naming `pool`: not even two fit;
+  /// RESOURCE_EXHAUSTED: no memory.
+  static Result<std::span<std::byte>> allocate(transport::Link* link, std::string_view pool, std::uint64_t pool_bytes,
+                                               std::size_t unit_bytes_max);
 
   /// As many slots as fit into `memory`, which is not owned.
   UnitSlots(std::span<std::byte> memory, std::size_t unit_bytes_max);
@@ -41,6 +46,7 @@ class UnitSlots {
 
   std::span<std::byte> bytes(Index index) const { return memory_.subspan(index * slot_bytes_, slot_bytes_); }
   std::size_t size() const { return slots_.size(); }
+  std::size_t memory_bytes() const { return memory_.size(); }
   std::size_t in_use() const { return in_use_.load(std::memory_order_relaxed); }  ///< Any thread.
 
  private:

@@ -53,7 +53,7 @@ class TransferSender {
 
   /// The unit to code before anything more can be sent: nothing coded is waiting.
   std::optional<UnitKey> unit_to_prepare() const;
-  /// unit_to_prepare() is coded; its memory stays until it is named by on_acked(), take_all() or abandon().
+  /// unit_to_prepare() is coded; its memory stays until it is named by on_acked() or abandon().
   void prepared(const PreparedUnit& coded);
 
   /// Bytes that the next piece has if it is not cut; 0 when there is nothing coded to send.

@@ -2,7 +2,9 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 
+#include "common/secrets.h"
 #include "transport/crc32c.h"
 
 namespace lynx::transport {
@@ -72,9 +74,10 @@ Status check_values(std::uint8_t kind, std::uint8_t lane, std::uint8_t part, std
 }  // namespace
 
 bool equal_secrets(const TicketSecret& a, const TicketSecret& b) {
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
-  return difference == 0;
+  const auto text = [](const TicketSecret& secret) {
+    return std::string_view(reinterpret_cast<const char*>(secret.data()), secret.size());
+  };
+  return lynx::equal_secrets(text(a), text(b));
 }
 
 WireBytes encode_header(const WireHeader& header) {

@@ -254,6 +254,10 @@ class StrangersTest(unittest.TestCase):
             for message in bad:
                 stranger.talk([pb.DecodeMessage(hello=hello), message, message], keep_open_s=0.02)
                 self.assertIsNone(self.pair.prefill.process.poll(), (message, self.pair.prefill.log_text()[-2000:]))
+            for live in (changed(), changed(cache=False, prompt=[1] * 200)):  # A number that is taken, by a ticket that is in order.
+                for message in bad:
+                    stranger.talk([pb.DecodeMessage(hello=hello), live, message, live], keep_open_s=0.02)
+                    self.assertIsNone(self.pair.prefill.process.poll(), (message, self.pair.prefill.log_text()[-2000:]))
 
     def all_addresses(self) -> list[tuple[str, int]]:
         nodes = (self.pair.decode, self.pair.prefill)

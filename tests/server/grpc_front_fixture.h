@@ -4,10 +4,8 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +14,7 @@
 #include "server/inference_service.h"
 #include "server/worker_pool.h"
 #include "tests/catch.h"
+#include "tests/server/eventually.h"
 #include "tests/server/http_byte_tokenizer.h"
 #include "tests/server/http_fake_engine.h"
 
@@ -61,16 +60,6 @@ class GrpcFront {
     server->set_serving(true);
   }
 
-  /// Waits until `condition` holds; false after a generous deadline.
-  template <class Condition>
-  static bool eventually(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
-  }
   /// Nothing is held for any request any more.
   bool idle() {
     return eventually([this] { return engine->live() == 0 && metrics.live_calls() == 0; });

@@ -132,7 +132,7 @@ TEST_CASE("loading and draining are 503, and probes can tell") {
   front.engine.pause(true);
   HttpClient running(front.port());
   running.send_request("POST", "/v1/chat/completions", chat_body());
-  REQUIRE(Front::eventually([&] { return front.engine.live() == 1; }));
+  REQUIRE(testing::eventually([&] { return front.engine.live() == 1; }));
   front.api->begin_drain();
   CHECK(json_of(front.get("/health"))["status"] == "draining");
   const auto refused = front.post("/v1/chat/completions", chat_body());
@@ -290,7 +290,7 @@ TEST_CASE("generations that are still running at the end are told so") {
   unary.send_request("POST", "/v1/chat/completions", chat_body());
   HttpClient streaming(front.port());
   streaming.send_request("POST", "/v1/chat/completions", chat_body(R"("stream":true)"));
-  REQUIRE(Front::eventually([&] { return front.engine.live() == 2; }));
+  REQUIRE(testing::eventually([&] { return front.engine.live() == 2; }));
   front.engine.step(2);
   streaming.receive_until("\"content\":\"?\"");
   front.api->abort_generations();
@@ -324,14 +324,14 @@ TEST_CASE("a client that leaves while queued or streaming frees its request") {
         const int before = front.engine.cancelled_total();
         HttpClient client(front.port());
         client.send_request("POST", "/v1/chat/completions", chat_body(stream ? R"("stream":true)" : ""));
-        REQUIRE(Front::eventually([&] { return front.engine.live() == 1; }));
+        REQUIRE(testing::eventually([&] { return front.engine.live() == 1; }));
         front.engine.step(steps);
         if (stream && steps > 0) client.receive_until("data: ");
         if (how == 0) client.close();
         if (how == 1) client.reset();
         if (how == 2) client.half_close();
         INFO("stream " << stream << " how " << how << " steps " << steps);
-        REQUIRE(Front::eventually([&] { return front.engine.cancelled_total() == before + 1; }));
+        REQUIRE(testing::eventually([&] { return front.engine.cancelled_total() == before + 1; }));
         front.engine.pause(false);
         REQUIRE(front.idle());
       }
@@ -352,7 +352,7 @@ TEST_CASE("a stream nobody reads is aborted and its engine request cancelled; ot
   slow.shrink_receive_buffer();
   front.engine.pause(true);
   slow.send_request("POST", "/v1/completions", R"({"prompt":"x","stream":true,"max_tokens":250})");
-  REQUIRE(Front::eventually([&] { return front.engine.live() == 1; }));
+  REQUIRE(testing::eventually([&] { return front.engine.live() == 1; }));
   // More than the sockets can hold, in steps, so that the server has time to notice.
   for (int i = 0; i < 250 && front.engine.live() == 1; ++i) {
     front.engine.step(1);
@@ -381,7 +381,7 @@ TEST_CASE("metrics: native names and vLLM's, with the values of the engine") {
   front.engine.pause(true);
   HttpClient waiting(front.port());
   waiting.send_request("POST", "/v1/chat/completions", chat_body());
-  REQUIRE(Front::eventually([&] { return front.engine.live() == 1; }));
+  REQUIRE(testing::eventually([&] { return front.engine.live() == 1; }));
   const auto response = front.get("/metrics");
   CHECK(response.header("content-type").starts_with("text/plain; version=0.0.4"));
   for (const char* line : {"vllm:num_requests_waiting{engine=\"0\",model_name=\"tiny\"} 1", "lynx_scheduler_waiting_requests 1",

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "server/http_api.h"
@@ -11,6 +9,7 @@
 #include "server/metrics.h"
 #include "server/worker_pool.h"
 #include "tests/catch.h"
+#include "tests/server/eventually.h"
 #include "tests/server/http_byte_tokenizer.h"
 #include "tests/server/http_client.h"
 #include "tests/server/http_fake_engine.h"
@@ -57,16 +56,6 @@ class Front {
   }
   ClientResponse get(std::string_view path, std::string_view headers = {}) const { return fetch(port(), "GET", path, {}, headers); }
 
-  /// Waits until `condition` holds; false after a generous deadline.
-  template <class Condition>
-  static bool eventually(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
-  }
   /// Nothing is held for any request any more.
   bool idle() {
     return eventually([this] { return engine.live() == 0 && metrics.live_calls() == 0 && server->stats().exchanges == 0; });

@@ -18,6 +18,7 @@ namespace lynx::server {
 namespace {
 
 using testing::ClientResponse;
+using testing::eventually;
 using testing::fetch;
 using testing::Front;
 using testing::HttpClient;
@@ -47,7 +48,7 @@ class PathHandler final : public HttpHandler {
     return {.status = status, .headers = {{"X-Request-Id", std::string(request_id)}}, .body = std::move(message)};
   }
   std::shared_ptr<Responder> wait_for_held() {
-    REQUIRE(Front::eventually([this] {
+    REQUIRE(eventually([this] {
       const std::lock_guard lock(mutex);
       return !held.empty();
     }));
@@ -236,7 +237,7 @@ TEST_CASE("bodies of all requests together are bounded") {
   CHECK(second.receive()->status == 503);
   held->send({});
   CHECK(first.receive()->status == 200);
-  CHECK(Front::eventually([&] { return fetch(test.port(), "POST", "/echo", body).status == 200; }));
+  CHECK(eventually([&] { return fetch(test.port(), "POST", "/echo", body).status == 200; }));
 }
 
 TEST_CASE("connections are capped") {
@@ -250,7 +251,7 @@ TEST_CASE("connections are capped") {
   HttpClient third(test.port());
   CHECK(third.receive()->status == 503);
   first.close();
-  CHECK(Front::eventually([&] { return fetch(test.port(), "GET", "/echo").status == 200; }));
+  CHECK(eventually([&] { return fetch(test.port(), "GET", "/echo").status == 200; }));
 }
 
 TEST_CASE("a client that leaves is noticed while its answer is pending or streaming") {
@@ -266,12 +267,12 @@ TEST_CASE("a client that leaves is noticed while its answer is pending or stream
       if (how == 1) client.reset();
       if (how == 2) client.half_close();
       ++expected;
-      REQUIRE(Front::eventually([&] { return test.handler.aborted.load() == expected; }));
+      REQUIRE(eventually([&] { return test.handler.aborted.load() == expected; }));
       CHECK(held->aborted());
       CHECK_FALSE(held->write("x"));
     }
   }
-  CHECK(Front::eventually([&] { return test.server->stats().connections == 0; }));
+  CHECK(eventually([&] { return test.server->stats().connections == 0; }));
   CHECK(test.server->stats().exchanges == 0);
   CHECK(test.server->stats().disconnects_total == 6);
 }
@@ -295,8 +296,8 @@ TEST_CASE("a reader that does not read overflows its own stream only") {
   bool open = true;
   for (int i = 0; i < 100'000 && open; ++i) open = stream->write(piece);
   CHECK_FALSE(open);
-  CHECK(Front::eventually([&] { return test.handler.aborted.load() == 1; }));
-  CHECK(Front::eventually([&] { return test.server->stats().overflows_total == 1; }));
+  CHECK(eventually([&] { return test.handler.aborted.load() == 1; }));
+  CHECK(eventually([&] { return test.server->stats().overflows_total == 1; }));
   CHECK(fetch(test.port(), "GET", "/echo").status == 200);
 }
 
@@ -306,7 +307,7 @@ TEST_CASE("a write that makes no progress ends the connection") {
   slow.shrink_receive_buffer();
   slow.send_request("GET", "/hold");
   test.handler.wait_for_held()->send({.body = std::string(std::size_t{64} << 20, 'x')});
-  CHECK(Front::eventually([&] { return test.server->stats().connections == 0; }));
+  CHECK(eventually([&] { return test.server->stats().connections == 0; }));
 }
 
 TEST_CASE("silence begins the stream with a comment where that was asked for") {

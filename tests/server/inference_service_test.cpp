@@ -9,6 +9,7 @@
 namespace lynx::server {
 namespace {
 
+using testing::eventually;
 using testing::FakeEngine;
 using testing::GrpcFront;
 using testing::text_request;
@@ -129,7 +130,7 @@ TEST_CASE("loading and draining are UNAVAILABLE, and what runs goes on") {
   front.engine->pause(true);
   grpc::ClientContext context;
   const auto running = front.stub->Generate(&context, text_request("hi"));
-  REQUIRE(GrpcFront::eventually([&] { return front.engine->live() == 1; }));
+  REQUIRE(eventually([&] { return front.engine->live() == 1; }));
   front.inference->begin_drain();
   const grpc::Status refused = front.generate(text_request("hi")).status;
   CHECK(refused.error_code() == grpc::StatusCode::UNAVAILABLE);
@@ -177,7 +178,7 @@ TEST_CASE("cancel and deadline end the engine's request, queued or in mid-stream
   for (const bool begun : {false, true}) {
     grpc::ClientContext cancelled;
     const auto reader = front.stub->Generate(&cancelled, text_request("hello"));
-    REQUIRE(GrpcFront::eventually([&] { return front.engine->live() == 1; }));
+    REQUIRE(eventually([&] { return front.engine->live() == 1; }));
     v1::GenerateResponse message;
     if (begun) {
       front.engine->step(1);
@@ -204,7 +205,7 @@ TEST_CASE("a reader that is too slow is cut off, and nobody else") {
   front.engine->pause(true);
   grpc::ClientContext context;
   const auto slow = front.stub->Generate(&context, text_request("hi"));
-  REQUIRE(GrpcFront::eventually([&] {
+  REQUIRE(eventually([&] {
     front.engine->step(1);
     return front.engine->cancelled_total() == 1;
   }));
@@ -226,7 +227,7 @@ TEST_CASE("generations are aborted with a reason, and stop() with none waits for
   front.engine->pause(true);
   grpc::ClientContext first_context;
   const auto first = front.stub->Generate(&first_context, text_request("hello"));
-  REQUIRE(GrpcFront::eventually([&] { return front.engine->live() == 1; }));
+  REQUIRE(eventually([&] { return front.engine->live() == 1; }));
   front.inference->abort_generations();
   v1::GenerateResponse message;
   CHECK_FALSE(first->Read(&message));
@@ -237,7 +238,7 @@ TEST_CASE("generations are aborted with a reason, and stop() with none waits for
 
   grpc::ClientContext second_context;
   const auto second = front.stub->Generate(&second_context, text_request("hello"));
-  REQUIRE(GrpcFront::eventually([&] { return front.engine->live() == 1; }));
+  REQUIRE(eventually([&] { return front.engine->live() == 1; }));
   front.server->stop();
   CHECK_FALSE(second->Read(&message));
   CHECK_FALSE(second->Finish().ok());

@@ -1,30 +1,21 @@
 // Both ends of the control plane over a real gRPC connection: who is let in, and what a lost connection takes with it.
 
-#include <chrono>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "server/grpc_server.h"
 #include "server/pair_client.h"
 #include "server/pair_server.h"
 #include "tests/catch.h"
+#include "tests/server/eventually.h"
 
 namespace lynx::server {
 namespace {
 
-constexpr const char* kSecret = "a secret of the pair";
+using testing::eventually;
 
-template <class Condition>
-bool eventually(Condition&& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (std::chrono::steady_clock::now() < deadline) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
+constexpr const char* kSecret = "a secret of the pair";
 
 v1::DecodeMessage cancel_of(std::uint64_t number) {
   v1::DecodeMessage message;

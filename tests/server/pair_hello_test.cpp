@@ -93,10 +93,17 @@ TEST_CASE("a pair secret is the first line of its file, and errors name the file
   for (const char* path : {"/does/not/exist", "/dev/zero", "/dev/null", "/"}) CHECK_FALSE(read_pair_secret(path).ok());
 }
 
-TEST_CASE("secrets are equal only when all of them is") {
-  CHECK(equal_secrets("", ""));
-  CHECK(equal_secrets("abc", "abc"));
-  for (const char* other : {"", "ab", "abd", "abcd", "Abc"}) CHECK_FALSE(equal_secrets("abc", other));
+TEST_CASE("a required transport is one of those in use") {
+  transport::LinkInfo used;
+  used.transport = "rc_mlx5,tcp";
+  for (const char* required : {"", "tcp", "rc_mlx5"}) CHECK(check_transport(required, used).ok());
+  const Status status = check_transport("cuda_ipc", used);
+  CHECK(status.code() == Code::kFailedPrecondition);
+  CHECK(status.message() == "--require-transport cuda_ipc: the data plane uses rc_mlx5,tcp");
+  CHECK_FALSE(check_transport("tcp", {}).ok());
+}
+
+TEST_CASE("secrets differ from each other") {
   CHECK(random_secret().size() == 16);
   CHECK(random_secret() != random_secret());
 }
