@@ -9,8 +9,7 @@ namespace lynx::quant {
 namespace {
 
 [[maybe_unused]] bool valid(const PlaneUnit& unit) {
-  return unit.heads > 0 && unit.head_dim > 0 && unit.head_dim % 2 == 0 && unit.tokens >= kFewestPlaneTokens &&
-         unit.tokens <= kPlaneBlockTokens && (!unit.first_block || unit.tokens == kPlaneBlockTokens);
+  return unit.heads > 0 && unit.head_dim > 0 && unit.head_dim % 2 == 0;
 }
 
 Status check_size(const char* plane, std::size_t bytes, std::size_t expected) {

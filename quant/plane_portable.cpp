@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "quant/lossless_kernels.h"
 #include "quant/plane_kernels.h"
 #include "quant/plane_math.h"
 #include "quant/residual_code.h"
 
 namespace lynx::quant {
 namespace {
-
-constexpr int kLanes = 32;
-constexpr unsigned kWordBits = 16;
-constexpr std::size_t kWordBytes = 2;
 
 void store_word(std::byte* at, std::uint32_t word) {
   at[0] = static_cast<std::byte>(word);
@@ -67,7 +64,7 @@ struct GroupExtent {
 };
 
 GroupExtent group_extent(const PlaneUnit& unit, int group_of_head) {
-  if (unit.part == PlanePart::kK) return {first_token(unit), unit.tokens, group_of_head, group_of_head + 1};
+  if (unit.part == PlanePart::kK) return {first_token(unit), kPlaneBlockTokens, group_of_head, group_of_head + 1};
   const int token = group_of_head / v_token_groups(unit);
   const int channel = group_of_head % v_token_groups(unit) * kGroupChannels;
   const int end_token = token < first_token(unit) ? token : token + 1;  // Sinks are not in their groups.

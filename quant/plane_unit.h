@@ -9,25 +9,24 @@
 namespace lynx::quant {
 
 inline constexpr int kPlaneBlockTokens = 64;
-inline constexpr int kSinkTokens = 4;          ///< Positions 0 … 3 travel raw.
-inline constexpr int kFewestPlaneTokens = 16;  ///< Fewer do not pay for their scales.
-inline constexpr int kGroupChannels = 64;      ///< Of V that share a scale, at most.
+inline constexpr int kSinkTokens = 4;      ///< Positions 0 … 3 travel raw.
+inline constexpr int kGroupChannels = 64;  ///< Of V that share a scale, at most.
 
 enum class PlanePart { kK, kV };
 
-/// A unit that is coded in planes.
+/// A unit that is coded in planes: of a whole block. docs/adr/0007-tail-block-travels-raw.md says why there are no others.
 struct PlaneUnit {
   PlanePart part;
   int heads;         ///< KV heads.
   int head_dim;      ///< Even.
-  int tokens;        ///< Of the prompt, in this block: 16 … 64.
-  bool first_block;  ///< Holds the sink tokens. Then `tokens` is 64.
+  bool first_block;  ///< Holds the sink tokens.
   bool wide_anchor;  ///< The Anchor has 8 bits: for K of layers with outlier channels. It has no int8 Residual then.
 };
 
-/// False if K and V of a prompt's block travel raw: the prompt fits into one block, or the block has too few of its tokens.
-constexpr bool travels_in_planes(int prompt_tokens, int block_index) {
-  return prompt_tokens > kPlaneBlockTokens && prompt_tokens - block_index * kPlaneBlockTokens >= kFewestPlaneTokens;
+/// How many of a prompt's leading blocks are coded in planes. The last one, if only partly filled, travels raw, and so does a
+/// prompt that fits into one block.
+constexpr int coded_blocks(int prompt_tokens) {
+  return prompt_tokens <= kPlaneBlockTokens ? 0 : prompt_tokens / kPlaneBlockTokens;
 }
 
 constexpr std::size_t plane_size(int value) {
@@ -37,16 +36,13 @@ constexpr std::size_t plane_size(int value) {
 constexpr int stored_channels(const PlaneUnit& unit) {
   return (unit.head_dim + 31) / 32 * 32;
 }
-constexpr int stored_tokens(const PlaneUnit& unit) {
-  return (unit.tokens + 15) / 16 * 16;
-}
 constexpr int first_token(const PlaneUnit& unit) {
   return unit.first_block ? kSinkTokens : 0;
 }
 
-/// Slots of the unit, those beyond the prompt and beyond head_dim included.
+/// Slots of the unit, those beyond head_dim included.
 constexpr std::size_t unit_slots(const PlaneUnit& unit) {
-  return plane_size(unit.heads) * plane_size(stored_channels(unit)) * plane_size(stored_tokens(unit));
+  return plane_size(unit.heads) * plane_size(stored_channels(unit)) * plane_size(kPlaneBlockTokens);
 }
 
 /// Groups a token's V is cut into, per head.
@@ -55,33 +51,33 @@ constexpr int v_token_groups(const PlaneUnit& unit) {
 }
 
 constexpr std::size_t unit_groups(const PlaneUnit& unit) {
-  const int per_head = unit.part == PlanePart::kK ? unit.head_dim : unit.tokens * v_token_groups(unit);
+  const int per_head = unit.part == PlanePart::kK ? unit.head_dim : kPlaneBlockTokens * v_token_groups(unit);
   return plane_size(unit.heads) * plane_size(per_head);
 }
 
 /// K: one of (head, channel). V: one of (head, token, 64 channels).
 constexpr std::size_t group_of(const PlaneUnit& unit, int head, int token, int channel) {
   if (unit.part == PlanePart::kK) return plane_size(head * unit.head_dim + channel);
-  return plane_size((head * unit.tokens + token) * v_token_groups(unit) + channel / kGroupChannels);
+  return plane_size((head * kPlaneBlockTokens + token) * v_token_groups(unit) + channel / kGroupChannels);
 }
 
 constexpr std::size_t slot_of(const PlaneUnit& unit, int head, int token, int channel) {
-  const std::size_t head_at = plane_size(head) * plane_size(stored_channels(unit)) * plane_size(stored_tokens(unit));
+  const std::size_t head_at = plane_size(head) * plane_size(stored_channels(unit)) * plane_size(kPlaneBlockTokens);
   if (unit.part == PlanePart::kK) {
     const int row = token / 16 * (stored_channels(unit) / 2) + channel / 2;
     return head_at + plane_size(row * 32 + token % 16 * 2 + channel % 2);
   }
-  const int row = channel / 16 * (stored_tokens(unit) / 2) + token / 2;
+  const int row = channel / 16 * (kPlaneBlockTokens / 2) + token / 2;
   return head_at + plane_size(row * 32 + channel % 16 * 2 + token % 2);
 }
 
-/// In slot order, row by row of 32: row_begin(), then value(slot, group) for each of the row's coded slots (those of the prompt's
-/// tokens and the model's channels, sinks not).
+/// In slot order, row by row of 32: row_begin(), then value(slot, group) for each of the row's coded slots (those of the model's
+/// channels, sinks not).
 template <class RowBegin, class Value>
 void for_each_row(const PlaneUnit& unit, RowBegin row_begin, Value value) {
   const bool is_k = unit.part == PlanePart::kK;
-  const int outer = is_k ? stored_tokens(unit) / 16 : stored_channels(unit) / 16;  // K: groups of tokens. V: of channels.
-  const int inner = is_k ? stored_channels(unit) / 2 : stored_tokens(unit) / 2;    // Pairs of the other.
+  const int outer = is_k ? kPlaneBlockTokens / 16 : stored_channels(unit) / 16;  // K: groups of tokens. V: of channels.
+  const int inner = is_k ? stored_channels(unit) / 2 : kPlaneBlockTokens / 2;    // Pairs of the other.
   std::size_t slot = 0;
   for (int head = 0; head < unit.heads; ++head) {
     for (int row = 0; row < outer * inner; ++row) {
@@ -91,7 +87,7 @@ void for_each_row(const PlaneUnit& unit, RowBegin row_begin, Value value) {
         const int of_pair = row % inner * 2 + i % 2;
         const int token = is_k ? sixteenth : of_pair;
         const int channel = is_k ? of_pair : sixteenth;
-        if (token < first_token(unit) || token >= unit.tokens || channel >= unit.head_dim) continue;
+        if (token < first_token(unit) || channel >= unit.head_dim) continue;
         value(slot, group_of(unit, head, token, channel));
       }
     }

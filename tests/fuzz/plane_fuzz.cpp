@@ -33,9 +33,7 @@ struct Exact {
 };
 
 PlaneUnit unit_of(std::uint8_t choice) {
-  const bool first_block = (choice & 4) != 0;
-  return {(choice & 1) != 0 ? PlanePart::kK : PlanePart::kV, 1,           2 + (choice >> 5) * 4,
-          first_block ? 64 : 16 + (choice >> 3 & 3) * 5,     first_block, (choice & 2) != 0};
+  return {(choice & 1) != 0 ? PlanePart::kK : PlanePart::kV, 1, 2 + (choice >> 3) * 2, (choice & 4) != 0, (choice & 2) != 0};
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace lynx::quant {
 namespace {
 
 ReferenceUnit reference_unit(const PlaneUnit& unit) {
-  return {unit.part == PlanePart::kK, unit.heads, unit.head_dim, unit.tokens, unit.first_block, unit.wide_anchor};
+  return {unit.part == PlanePart::kK, unit.heads, unit.head_dim, unit.first_block, unit.wide_anchor};
 }
 
 enum class Kind { kNormal, kOffset, kTiny, kHuge, kAnyBits, kSpecials, kZeros };
@@ -43,9 +43,9 @@ std::vector<PlaneUnit> units() {
   std::vector<PlaneUnit> all;
   for (const PlanePart part : {PlanePart::kK, PlanePart::kV}) {
     for (const bool wide : {false, true}) {
-      for (const int head_dim : {2, 64, 80, 128}) {
-        for (const int tokens : {16, 21, 33, 64}) all.push_back({part, 2, head_dim, tokens, false, wide});
-        all.push_back({part, 1, head_dim, 64, true, wide});
+      for (const int head_dim : {2, 30, 48, 64, 80, 128, 256}) {
+        all.push_back({part, head_dim < 100 ? 2 : 1, head_dim, false, wide});
+        all.push_back({part, 1, head_dim, true, wide});
       }
     }
   }
@@ -83,8 +83,7 @@ TEST_CASE("All shapes and sorts of values: the second codec agrees, and the exac
   std::mt19937_64 rng(seed);
   for (const PlaneUnit& unit : units()) {
     for (const Kind kind : kKinds) {
-      CAPTURE(static_cast<int>(unit.part), unit.heads, unit.head_dim, unit.tokens, unit.first_block, unit.wide_anchor,
-              static_cast<int>(kind));
+      CAPTURE(static_cast<int>(unit.part), unit.heads, unit.head_dim, unit.first_block, unit.wide_anchor, static_cast<int>(kind));
       check_unit(unit, make_values(kind, unit_slots(unit), rng));
     }
   }
@@ -93,8 +92,8 @@ TEST_CASE("All shapes and sorts of values: the second codec agrees, and the exac
 TEST_CASE("Every BF16 pattern comes back from an exact Residual, at any level") {
   // One odd value to a lane: units of it alone would be sent raw.
   std::mt19937_64 rng(5);
-  const PlaneUnit plain{PlanePart::kV, 4, 64, 64, false, false};
-  const PlaneUnit wide{PlanePart::kK, 4, 64, 64, true, true};
+  const PlaneUnit plain{PlanePart::kV, 4, 64, false, false};
+  const PlaneUnit wide{PlanePart::kK, 4, 64, true, true};
   for (const PlaneUnit& unit : {plain, wide}) {
     const std::size_t slots = unit_slots(unit);
     const std::size_t patterns = slots / 32;
@@ -113,15 +112,15 @@ TEST_CASE("Every BF16 pattern comes back from an exact Residual, at any level") 
 
 TEST_CASE("Values that do not pay are sent raw") {
   std::mt19937_64 rng(6);
-  const PlaneUnit unit{PlanePart::kK, 1, 64, 64, false, false};
+  const PlaneUnit unit{PlanePart::kK, 1, 64, false, false};
   const PlaneValues values = make_values(Kind::kAnyBits, unit_slots(unit), rng);
   CHECK(make_exact_residual(unit, make_anchor(unit, values), values).empty());
 }
 
-TEST_CASE("Slots beyond the prompt and beyond head_dim do not count, and come back as 0") {
+TEST_CASE("Slots beyond head_dim do not count, and come back as 0") {
   std::mt19937_64 rng(7);
   for (const PlanePart part : {PlanePart::kK, PlanePart::kV}) {
-    const PlaneUnit unit{part, 2, 80, 21, false, false};
+    const PlaneUnit unit{part, 2, 80, false, false};
     const PlaneValues values = make_values(Kind::kNormal, unit_slots(unit), rng);
     const PlaneValues clean = coded_values(unit, values);
     REQUIRE(clean != values);
@@ -133,7 +132,7 @@ TEST_CASE("Slots beyond the prompt and beyond head_dim do not count, and come ba
 
 TEST_CASE("Sinks are exact in every view and do not stretch a group") {
   std::mt19937_64 rng(8);
-  const PlaneUnit unit{PlanePart::kK, 2, 64, 64, true, false};
+  const PlaneUnit unit{PlanePart::kK, 2, 64, true, false};
   PlaneValues values = make_values(Kind::kNormal, unit_slots(unit), rng);
   for (int channel = 0; channel < 64; ++channel) values[slot_of(unit, 1, 3, channel)] = float_to_bf16(1000);
   PlaneValues view(values.size());
@@ -147,15 +146,13 @@ TEST_CASE("Sinks are exact in every view and do not stretch a group") {
   }
 }
 
-TEST_CASE("What travels in planes") {
-  CHECK_FALSE(travels_in_planes(64, 0));
-  CHECK(travels_in_planes(65, 0));
-  CHECK_FALSE(travels_in_planes(65, 1));
-  CHECK_FALSE(travels_in_planes(64 + 15, 1));
-  CHECK(travels_in_planes(64 + 16, 1));
-  CHECK(travels_in_planes(1000, 14));
-  CHECK(travels_in_planes(1000, 15));
-  CHECK_FALSE(travels_in_planes(1000, 16));
+TEST_CASE("Whole blocks travel in planes, but not of a prompt that fits into one") {
+  CHECK(coded_blocks(1) == 0);
+  CHECK(coded_blocks(64) == 0);
+  CHECK(coded_blocks(65) == 1);
+  CHECK(coded_blocks(127) == 1);
+  CHECK(coded_blocks(128) == 2);
+  CHECK(coded_blocks(1000) == 15);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ struct Planes {
 };
 
 Planes small_planes(PlanePart part, bool wide) {
-  const PlaneUnit unit{part, 1, 24, 16, false, wide};
+  const PlaneUnit unit{part, 1, 6, false, wide};
   std::mt19937_64 rng(31);
   std::normal_distribution<float> normal(0.1F, 2.0F);
   PlaneValues values(unit_slots(unit));
@@ -26,7 +26,7 @@ Planes small_planes(PlanePart part, bool wide) {
   const PlaneBytes anchor = make_anchor(unit, values);
   const PlaneBytes exact = make_exact_residual(unit, anchor, values);
   REQUIRE_FALSE(exact.empty());
-  return {unit, {part == PlanePart::kK, 1, 24, 16, false, wide}, anchor, exact};
+  return {unit, {part == PlanePart::kK, 1, 6, false, wide}, anchor, exact};
 }
 
 /// Whether the decoder accepted. What it accepts must be what the second one gets.
@@ -106,7 +106,7 @@ TEST_CASE("Random bytes as an exact Residual") {
   Planes planes = small_planes(PlanePart::kK, true);
   for (int i = 0; i < 500; ++i) {
     CAPTURE(i);
-    planes.exact.resize(rng() % 1024);
+    planes.exact.resize(rng() % 4096);
     for (std::byte& byte : planes.exact) byte = rng() % 4 == 0 ? std::byte{0xff} : static_cast<std::byte>(rng());
     decode_both(planes);
   }
@@ -118,15 +118,16 @@ TEST_CASE("What is wrong with a plane is named") {
   const PlaneBytes residual(int8_residual_bytes(planes.unit));
   PlaneBytes shorter = planes.anchor;
   shorter.pop_back();
-  const std::string wrong_anchor = "anchor plane: 303 bytes, not 304";
+  const std::string wrong_anchor = "anchor plane: 1035 bytes, not 1036";
   CHECK(decode_anchor(Isa::kPortable, planes.unit, shorter, values).message() == wrong_anchor);
   CHECK(decode_int8(Isa::kPortable, planes.unit, shorter, residual, values).message() == wrong_anchor);
   CHECK(decode_exact(Isa::kPortable, planes.unit, shorter, planes.exact, values).message() == wrong_anchor);
-  CHECK(decode_int8(Isa::kPortable, planes.unit, planes.anchor, shorter, values).message() == "int8 residual: 303 bytes, not 256");
+  CHECK(decode_int8(Isa::kPortable, planes.unit, planes.anchor, shorter, values).message() ==
+        "int8 residual: 1035 bytes, not 1024");
   CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(3), values).message() ==
-        "exact residual: 3 bytes cannot be 512 values");
-  CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(1024), values).message() ==
-        "exact residual: 1024 bytes cannot be 512 values");
+        "exact residual: 3 bytes cannot be 2048 values");
+  CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(4096), values).message() ==
+        "exact residual: 4096 bytes cannot be 2048 values");
   CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(2), values).message() ==
         "exact residual: the code words end early or are not used up");
   CHECK(decode_anchor(Isa::kPortable, planes.unit, shorter, values).code() == Code::kDataLoss);

@@ -39,7 +39,7 @@ inline PlaneBytes make_exact_residual(const PlaneUnit& unit, const PlaneBytes& a
 inline PlaneValues coded_values(const PlaneUnit& unit, const PlaneValues& values) {
   PlaneValues coded(values.size(), 0);
   for (int head = 0; head < unit.heads; ++head) {
-    for (int token = 0; token < unit.tokens; ++token) {
+    for (int token = 0; token < kPlaneBlockTokens; ++token) {
       for (int channel = 0; channel < unit.head_dim; ++channel) {
         const std::size_t slot = slot_of(unit, head, token, channel);
         coded[slot] = values[slot];

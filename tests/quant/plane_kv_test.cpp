@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -79,14 +78,12 @@ TEST_CASE("A real prompt's planes take at most 4.70, 8.75 and 11.7 bits a value,
   Sizes sizes[2];
   Sizes wide;
   for (int layer = 0; layer < shape.layers; ++layer) {
-    for (int block = 0; block < kv::blocks_for(kRealTokens); ++block) {
-      REQUIRE(travels_in_planes(kRealTokens, block));
-      const int tokens = std::min(kv::kBlockTokens, kRealTokens - block * kv::kBlockTokens);
+    for (int block = 0; block < coded_blocks(kRealTokens); ++block) {
       for (const PlanePart part : {PlanePart::kK, PlanePart::kV}) {
-        PlaneUnit unit{part, shape.kv_heads, shape.head_dim, tokens, block == 0, false};
+        PlaneUnit unit{part, shape.kv_heads, shape.head_dim, block == 0, false};
         PlaneValues values(unit_slots(unit));
         kv::read_unit(model.cache(), layer, table.blocks()[plane_size(block)],
-                      part == PlanePart::kK ? kv::KvPart::kK : kv::KvPart::kV, tokens, values);
+                      part == PlanePart::kK ? kv::KvPart::kK : kv::KvPart::kV, kPlaneBlockTokens, values);
         add_unit(unit, values, &sizes[part == PlanePart::kK ? 0 : 1]);
         unit.wide_anchor = true;
         if (part == PlanePart::kK) add_unit(unit, values, &wide);

@@ -12,6 +12,8 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Values = std::vector<std::uint16_t>;
 
+constexpr int kTokens = 64;
+
 float to_float(std::uint16_t value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
 }
@@ -66,17 +68,16 @@ struct Map {
 
   explicit Map(const ReferenceUnit& unit) {
     const int channels = (unit.head_dim + 31) / 32 * 32;
-    const int tokens = (unit.tokens + 15) / 16 * 16;
     const int token_groups = (unit.head_dim + 63) / 64;
     for (int head = 0; head < unit.heads; ++head) {
       if (unit.keys) {
-        for (int group = 0; group < tokens / 16; ++group)
+        for (int group = 0; group < kTokens / 16; ++group)
           for (int pair = 0; pair < channels / 2; ++pair)
             for (int token = 0; token < 16; ++token)
               for (int c = 0; c < 2; ++c) add(unit, head, group * 16 + token, pair * 2 + c, token_groups);
       } else {
         for (int group = 0; group < channels / 16; ++group)
-          for (int pair = 0; pair < tokens / 2; ++pair)
+          for (int pair = 0; pair < kTokens / 2; ++pair)
             for (int channel = 0; channel < 16; ++channel)
               for (int t = 0; t < 2; ++t) add(unit, head, pair * 2 + t, group * 16 + channel, token_groups);
       }
@@ -84,7 +85,7 @@ struct Map {
     std::stable_sort(sinks.begin(), sinks.end(), [](const Place& a, const Place& b) {
       return std::tie(a.head, a.token, a.channel) < std::tie(b.head, b.token, b.channel);
     });
-    groups = static_cast<std::size_t>(unit.heads * (unit.keys ? unit.head_dim : unit.tokens * token_groups));
+    groups = static_cast<std::size_t>(unit.heads * (unit.keys ? unit.head_dim : kTokens * token_groups));
     scales_at = 2 * sinks.size();
     zeros_at = scales_at + groups;
     codes_at = zeros_at + groups;
@@ -92,9 +93,9 @@ struct Map {
     bytes = residuals_at + (unit.wide ? slots / 2 : 0);
   }
   void add(const ReferenceUnit& unit, int head, int token, int channel, int token_groups) {
-    const int group = unit.keys ? head * unit.head_dim + channel : (head * unit.tokens + token) * token_groups + channel / 64;
+    const int group = unit.keys ? head * unit.head_dim + channel : (head * kTokens + token) * token_groups + channel / 64;
     const Place place{head, token, channel, slots++, static_cast<std::size_t>(group)};
-    if (token >= unit.tokens || channel >= unit.head_dim) return;
+    if (channel >= unit.head_dim) return;
     (unit.first_block && token < 4 ? sinks : coded).push_back(place);
   }
 };

@@ -14,7 +14,6 @@ struct ReferenceUnit {
   bool keys;
   int heads;
   int head_dim;
-  int tokens;
   bool first_block;
   bool wide;
 };
