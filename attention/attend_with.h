@@ -8,6 +8,6 @@
 namespace lynx::attention {
 
 void attend_with(ChunkKernel kernel, const kv::KvCache& cache, int layer, HeadShape shape, std::span<const QuerySpan> spans,
-                 const Bf16* q, Bf16* out, ThreadPool& pool);
+                 const Bf16* q, Bf16* out, ThreadPool& pool, const AnchorView* anchors = nullptr);
 
 }  // namespace lynx::attention

@@ -39,9 +39,9 @@ struct alignas(64) StateLine {
 }  // namespace
 
 void attend_with(ChunkKernel kernel, const kv::KvCache& cache, int layer, HeadShape shape, std::span<const QuerySpan> spans,
-                 const Bf16* q, Bf16* out, ThreadPool& pool) {
+                 const Bf16* q, Bf16* out, ThreadPool& pool, const AnchorView* anchors) {
   assert(shape.heads % cache.shape().kv_heads == 0);
-  const Call call{&cache, layer, shape, spans, q, out, kernel};
+  const Call call{&cache, layer, shape, spans, q, out, kernel, anchors};
   thread_local Plan plan;
   thread_local std::vector<StateLine> state_memory;
   plan.build(spans, cache.shape().kv_heads, call.group(), call.dim(), pool.size(),
@@ -70,8 +70,8 @@ void attend_with(ChunkKernel kernel, const kv::KvCache& cache, int layer, HeadSh
 }
 
 void attend(const kv::KvCache& cache, int layer, HeadShape shape, std::span<const QuerySpan> spans, const Bf16* q, Bf16* out,
-            Isa isa, ThreadPool& pool) {
-  attend_with(kernel_of(isa), cache, layer, shape, spans, q, out, pool);
+            Isa isa, ThreadPool& pool, const AnchorView* anchors) {
+  attend_with(kernel_of(isa), cache, layer, shape, spans, q, out, pool, anchors);
 }
 
 }  // namespace lynx::attention

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "attention/chunk_kernel.h"
+#include "attention/expand_anchors.h"
 #include "device/exp_avx2.h"
 
 namespace lynx::attention {
@@ -149,6 +150,7 @@ void attend_lines(const ChunkTask& task, int first) {
 }  // namespace
 
 void chunk_avx2(const ChunkTask& task) {
+  if (task.anchors > 0) return chunk_avx2(expand_anchors(task));
   int line = 0;
   for (; task.lines - line >= kLinesAtOnce; line += kLinesAtOnce) attend_lines<kLinesAtOnce>(task, line);
   switch (task.lines - line) {

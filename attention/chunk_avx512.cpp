@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "attention/chunk_kernel.h"
+#include "attention/expand_anchors.h"
 #include "attention/softmax_avx512.h"
 
 namespace lynx::attention {
@@ -145,6 +146,7 @@ template <class Body>
 }  // namespace
 
 void chunk_avx512(const ChunkTask& task) {
+  if (task.anchors > 0) return chunk_avx512(expand_anchors(task));
   const int blocks = (task.keys + kBlock - 1) / kBlock;
   for (int block = 0; block < blocks; ++block) {
     for_each_group(task.lines, [&](auto lines, int first) { score_block<lines.value>(task, first, block); });

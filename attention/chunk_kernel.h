@@ -19,20 +19,35 @@ inline constexpr int kLineTile = 16;      ///< Kernels may read and write whole 
 inline constexpr int kScoreStride = kChunkTokens + 16;
 inline constexpr int kWeightStride = kChunkTokens + 32;
 
+/// One KV head's part of an Anchor plane (docs/plane_format.md). Any bytes are sound.
+struct AnchorHead {
+  const std::uint8_t* scales;     ///< K: [head_dim]. V: [64 tokens][groups of 64 channels].
+  const std::int8_t* zeros;       ///< Likewise.
+  const std::uint8_t* codes;      ///< Two slots a byte, in the order of the cache's blocks.
+  const std::uint8_t* residuals;  ///< Likewise, of a wide K; else null.
+  const Bf16* sinks;              ///< [kSinks][head_dim] in the first block of a prompt; else null.
+};
+inline constexpr int kSinks = 4;  ///< = quant::kSinkTokens.
+
 struct ChunkTask {
   const Bf16* k[kChunkTokens / kBlock];  ///< K parts of the chunk's blocks (kv/kv_cache.h), those that hold keys.
   const Bf16* v[kChunkTokens / kBlock];  ///< V parts. Tokens from `keys` on are zero, those before it finite where some line may
                                          ///< not see them.
   const Bf16* next;                      ///< What is read after this task: worth fetching meanwhile.
-  int keys;                              ///< Keys seen by the line that sees most, 1 … kChunkTokens.
-  int lines;                             ///< 1 … kTileLines.
-  const int* visible;                    ///< [lines] keys that each line sees, 0 … keys.
-  const Bf16* q;                         ///< [lines rounded up to 16][dim], zero beyond the lines and the head_dim.
-  int dim;                               ///< Stored head_dim, a multiple of 32.
-  float scale;                           ///< Of the scores.
+  int anchors;  ///< The first so many blocks are read as planes, not as k and v: all lines see all of them.
+  AnchorHead anchor_k[kChunkTokens / kBlock];  ///< [anchors]
+  AnchorHead anchor_v[kChunkTokens / kBlock];
+  int keys;            ///< Keys seen by the line that sees most, 1 … kChunkTokens.
+  int lines;           ///< 1 … kTileLines.
+  const int* visible;  ///< [lines] keys that each line sees, 0 … keys.
+  const Bf16* q;       ///< [lines rounded up to 16][dim], zero beyond the lines and the head_dim.
+  int dim;             ///< Stored head_dim, a multiple of 32.
+  int head_dim;        ///< The model's, which is what planes have scales of.
+  float scale;         ///< Of the scores.
 
   float* scores;  ///< Scratch [kTileLines][kScoreStride].
   Bf16* weights;  ///< Scratch [kTileLines][kWeightStride].
+  Bf16* view;     ///< Scratch [2 · anchors][kBlock · dim] for planes that are expanded.
 
   float* maxima;  ///< Out [lines]: largest score, -infinity where nothing is visible.
   float* sums;    ///< Out [lines]: sum of exp(score - maximum), unrounded.

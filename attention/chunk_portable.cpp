@@ -1,6 +1,7 @@
 // The definition in plain C++: separate multiplications and additions, lanes as arrays that any compiler may vectorize.
 
 #include "attention/chunk_kernel.h"
+#include "attention/expand_anchors.h"
 #include "device/exp_math.h"
 
 namespace lynx::attention {
@@ -74,6 +75,7 @@ void weigh_line(const ChunkTask& task, int line) {
 }  // namespace
 
 void chunk_portable(const ChunkTask& task) {
+  if (task.anchors > 0) return chunk_portable(expand_anchors(task));
   for (int line = 0; line < task.lines; ++line) {
     score_line(task, line);
     softmax_line(task, line);

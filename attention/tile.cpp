@@ -1,8 +1,10 @@
 #include "attention/tile.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
+#include "attention/anchor_planes.h"
 #include "device/exp_math.h"
 
 namespace lynx::attention {
@@ -138,6 +140,23 @@ State split_state(const Call& call, const Tile& tile, int chunk, float* states) 
   return state_at(states + offset, tile.lines, call.dim());
 }
 
+/// Blocks of the chunk that the tile reads as planes.
+void locate_planes(const Call& call, const Tile& tile, int chunk, Scratch& scratch, ChunkTask& task) {
+  constexpr int kBlocks = kChunkTokens / kBlock;
+  const QuerySpan& span = span_of(call, tile);
+  task.anchors = std::clamp(span.anchor_blocks - chunk * kBlocks, 0, kBlocks);
+  if (task.anchors == 0) return;
+  assert(call.anchors != nullptr && span.first_position >= span.anchor_blocks * kBlock);
+  if (scratch.view == nullptr) scratch.view = std::make_unique_for_overwrite<ViewScratch>();
+  task.view = scratch.view->values;
+  for (int b = 0; b < task.anchors; ++b) {
+    const int index = chunk * kBlocks + b;
+    const AnchorPlace place{call.layer, span.blocks[index], index == 0, tile.kv_head};
+    task.anchor_k[b] = anchor_head(*call.anchors, call.cache->shape(), place, kv::KvPart::kK);
+    task.anchor_v[b] = anchor_head(*call.anchors, call.cache->shape(), place, kv::KvPart::kV);
+  }
+}
+
 /// Computes one chunk into `state`; the queries are in the scratch.
 void compute_chunk(const Call& call, const Tile& tile, int chunk, Scratch& scratch, State state) {
   int visible[kTileLines];
@@ -148,6 +167,7 @@ void compute_chunk(const Call& call, const Tile& tile, int chunk, Scratch& scrat
   task.visible = visible;
   task.q = scratch.q;
   task.dim = call.dim();
+  task.head_dim = call.cache->shape().head_dim;
   task.scale = call.shape.scale;
   task.scores = scratch.scores;
   task.weights = scratch.weights;
@@ -160,6 +180,7 @@ void compute_chunk(const Call& call, const Tile& tile, int chunk, Scratch& scrat
     task.v[b] = call.cache->v(call.layer, blocks[b], tile.kv_head);
   }
   task.next = chunk + 1 < tile.chunks ? call.cache->k(call.layer, blocks[kChunkTokens / kBlock], tile.kv_head) : task.k[0];
+  locate_planes(call, tile, chunk, scratch, task);
   if (visible[0] == task.keys || values_finite(task, visible[0], task.keys)) return run_kernel(call, task, scratch.v_tail);
   run_by_rows(call, task, scratch);
 }

@@ -3,6 +3,7 @@
 // One tile of the plan: its queries gathered, its chunks computed by the ISA path's kernel, their results merged and written.
 
 #include <cstddef>
+#include <memory>
 
 #include "attention/attention.h"
 #include "attention/chunk_kernel.h"
@@ -20,6 +21,7 @@ struct Call {
   const Bf16* q;
   Bf16* out;
   ChunkKernel kernel;
+  const AnchorView* anchors;  ///< Null if no span reads planes.
 
   int group() const { return shape.heads / cache->shape().kv_heads; }
   int dim() const { return kv::stored_head_dim(cache->shape().head_dim); }
@@ -34,6 +36,11 @@ struct State {
 };
 State state_at(float* memory, int lines, int dim);
 
+/// Where kernels may expand a chunk's planes: only threads that meet any have it.
+struct ViewScratch {
+  alignas(64) Bf16 values[2 * kChunkTokens * kLargestDim];
+};
+
 /// One thread's working memory.
 struct Scratch {
   alignas(64) float scores[kTileLines * kScoreStride];
@@ -43,6 +50,7 @@ struct Scratch {
   alignas(64) float state[state_size(kTileLines, kLargestDim)];
   alignas(64) float merged[state_size(kTileLines, kLargestDim)];
   alignas(64) float row[state_size(kTileLines, kLargestDim)];
+  std::unique_ptr<ViewScratch> view;
 };
 
 /// Computes all chunks of a tile and writes its part of out.

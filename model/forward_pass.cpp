@@ -176,7 +176,8 @@ void ForwardPass::keep_rows(const ForwardBatch& batch) {
       continue;
     }
     while (rows[i] >= span->first_row + span->rows) ++span;
-    kept_spans_.push_back({span->blocks, span->first_position + (rows[i] - span->first_row), 1, static_cast<int>(i)});
+    const int position = span->first_position + (rows[i] - span->first_row);
+    kept_spans_.push_back({span->blocks, position, 1, static_cast<int>(i), span->anchor_blocks});
   }
   gather_rows(residual_, config_.hidden, rows);
   gather_rows(q_, q_width_, rows);
@@ -184,9 +185,10 @@ void ForwardPass::keep_rows(const ForwardBatch& batch) {
 }
 
 void ForwardPass::attention_half(const LayerWeights& weights, int layer, kv::KvCache& cache,
-                                 std::span<const attention::QuerySpan> spans) {
+                                 std::span<const attention::QuerySpan> spans, const ForwardBatch& batch) {
   const attention::HeadShape shape{config_.heads, 1.0F / __builtin_sqrtf(static_cast<float>(config_.head_dim))};
-  attention::attend(cache, layer, shape, spans, q_, mixed_, isa_, *pool_);
+  const attention::AnchorView view{batch.anchors, batch.profile != nullptr && batch.profile->is_wide_k(layer)};
+  attention::attend(cache, layer, shape, spans, q_, mixed_, isa_, *pool_, batch.anchors != nullptr ? &view : nullptr);
   matmul::multiply(weights.o, mixed_, rows_, q_width_, wide_, config_.hidden, *pool_);
   add_rows();
 }
@@ -220,7 +222,7 @@ void ForwardPass::run(const ModelWeights& weights, const ForwardBatch& batch, kv
       keep_rows(batch);
       spans = kept_spans_;
     }
-    attention_half(own, layer, cache, spans);
+    attention_half(own, layer, cache, spans, batch);
     ffn_half(own);
   }
   norm_rows(weights.final_norm);

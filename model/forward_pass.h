@@ -32,7 +32,8 @@ class ForwardPass {
   void embed(const ModelWeights& weights, std::span<const std::int32_t> tokens);
   void locate(std::span<const attention::QuerySpan> spans);
   void store_and_rotate(int layer, kv::KvCache& cache);
-  void attention_half(const LayerWeights& weights, int layer, kv::KvCache& cache, std::span<const attention::QuerySpan> spans);
+  void attention_half(const LayerWeights& weights, int layer, kv::KvCache& cache, std::span<const attention::QuerySpan> spans,
+                      const ForwardBatch& batch);
   void ffn_half(const LayerWeights& weights);
   void keep_rows(const ForwardBatch& batch);
   void norm_rows(const std::vector<float>& weight);

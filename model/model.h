@@ -8,9 +8,11 @@
 #include "common/status.h"
 #include "device/isa.h"
 #include "device/thread_pool.h"
+#include "kv/anchor_cache.h"
 #include "kv/kv_cache.h"
 #include "model/model_config.h"
 #include "model/model_file.h"
+#include "quant/plane_profile.h"
 
 namespace lynx::model {
 
@@ -24,10 +26,12 @@ class LayerObserver {
 
 /// One ragged forward pass: any mix of prefill chunks and decode steps. Nothing is owned.
 struct ForwardBatch {
-  std::span<const std::int32_t> tokens;         ///< [rows], the spans' tokens one after the other.
-  std::span<const attention::QuerySpan> spans;  ///< Their positions and block tables; spans cover the rows in order, without gaps.
-  std::span<const int> logit_rows;              ///< Rows whose logits are wanted, ascending.
-  LayerObserver* observer = nullptr;            ///< May be null.
+  std::span<const std::int32_t> tokens;          ///< [rows], the spans' tokens one after the other.
+  std::span<const attention::QuerySpan> spans;   ///< Their positions and block tables; spans cover the rows in order, without gaps.
+  std::span<const int> logit_rows;               ///< Rows whose logits are wanted, ascending.
+  LayerObserver* observer = nullptr;             ///< May be null.
+  const kv::AnchorCache* anchors = nullptr;      ///< What spans with anchor_blocks read; may be null if there are none.
+  const quant::PlaneProfile* profile = nullptr;  ///< Of the planes; null is the empty one.
 };
 
 /// A llama-architecture model ready to run on one ISA path. Weights are immutable; forward() uses internal scratch and is the

@@ -99,21 +99,23 @@ class Fixture {
     const Sequence* sequence;
     int first;
     int rows;
+    int anchor_blocks = 0;
   };
 
   /// All parts in one call. The result is [rows of all parts][heads][head_dim].
-  std::vector<Bf16> attend(const Path& path, const std::vector<Part>& parts, ThreadPool& pool) const {
+  std::vector<Bf16> attend(const Path& path, const std::vector<Part>& parts, ThreadPool& pool,
+                           const AnchorView* anchors = nullptr) const {
     std::vector<QuerySpan> spans;
     std::vector<Bf16> q;
     int rows = 0;
     for (const Part& part : parts) {
-      spans.push_back({part.sequence->blocks.data(), part.first, part.rows, rows});
+      spans.push_back({part.sequence->blocks.data(), part.first, part.rows, rows, part.anchor_blocks});
       const auto begin = part.sequence->q.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(part.first) * q_row());
       q.insert(q.end(), begin, begin + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(part.rows) * q_row()));
       rows += part.rows;
     }
     std::vector<Bf16> out(q.size(), 0xabcd);
-    attend_with(path.kernel, cache_, 0, {shape_.heads, scale()}, spans, q.data(), out.data(), pool);
+    attend_with(path.kernel, cache_, 0, {shape_.heads, scale()}, spans, q.data(), out.data(), pool, anchors);
     return out;
   }
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "tests/attention/attention_fixture.h"
+#include "tests/attention/anchor_fixture.h"
 
 namespace lynx::attention {
 namespace {
@@ -147,6 +147,43 @@ TEST_CASE("A fork that shares blocks reads as a sequence of its own") {
     CHECK(std::vector<Bf16>(at(1), at(2)) == std::vector<Bf16>(at(2), at(3)));
     CHECK(std::vector<Bf16>(at(0), at(1)) != std::vector<Bf16>(at(1), at(2)));
     CHECK(fixture.row(both, 19) == fixture.row(both, 40 + 19));  // Position 679, before they part.
+  }
+}
+
+TEST_CASE("Beside spans that read planes a row's bits stay; and such a span has its own bits whatever is beside it") {
+  for (const bool wide : {false, true}) {
+    Fixture fixture({6, 2, 64}, 60, 26);
+    AnchorFixture anchors(fixture, wide);
+    const std::vector<Fixture::Sequence> plain = {fixture.add_sequence(700), fixture.add_sequence(130)};
+    const std::vector<Fixture::Sequence> drafting = {fixture.add_sequence(1300), fixture.add_sequence(180),
+                                                     fixture.add_sequence(600)};
+    const std::vector<int> blocks = {19, 2, 8};  // Up to the row, a block before it, up to the end of a chunk.
+    for (std::size_t i = 0; i < drafting.size(); ++i) anchors.code(drafting[i], blocks[i]);
+    const AnchorView planes = anchors.view();
+    for (const Path& path : paths()) {
+      CAPTURE(path.name, wide);
+      const std::vector<Fixture::Part> parts = {{&plain[0], 650, 5},
+                                                {&drafting[0], 1216, 1, blocks[0]},
+                                                {&plain[1], 0, path.slow ? 20 : 130},
+                                                {&drafting[1], 140, 8, blocks[1]},
+                                                {&plain[0], 699, 1},
+                                                {&drafting[2], 512, 20, blocks[2]}};
+      Alone alone(fixture, path);
+      for (int threads = 1; threads <= 4; ++threads) {
+        ThreadPool pool(threads);
+        const std::vector<Bf16> together = fixture.attend(path, parts, pool, &planes);
+        int index = 0;
+        for (const Fixture::Part& part : parts) {
+          ThreadPool one(1);
+          const std::vector<Bf16> by_itself = fixture.attend(path, {part}, one, &planes);
+          for (int r = 0; r < part.rows; ++r, ++index) {
+            CAPTURE(threads, index);
+            REQUIRE(fixture.row(together, index) == fixture.row(by_itself, r));
+            if (part.anchor_blocks == 0) REQUIRE(fixture.row(together, index) == alone.row(*part.sequence, part.first + r));
+          }
+        }
+      }
+    }
   }
 }
 

@@ -1,53 +1,19 @@
 // Against the definition in double precision.
 
-#include <cmath>
-
 #include "tests/attention/attention_fixture.h"
+#include "tests/attention/exact_row.h"
 
 namespace lynx::attention {
 namespace {
 
-double value_of(float x) {
-  return bf16_to_float(float_to_bf16(x));
-}
-
 /// Largest excess of |error| over what rounding the weights and the result to BF16 allows, for one row.
 double worst_excess(const Fixture& fixture, const Fixture::Sequence& sequence, int position, const std::vector<Bf16>& row) {
-  const Shape& shape = fixture.shape();
-  const int group = shape.heads / shape.kv_heads;
+  const ExactRow exact = exact_row(fixture, sequence, position);
   double worst = -1;
-  for (int head = 0; head < shape.heads; ++head) {
-    std::vector<double> weights(static_cast<std::size_t>(position) + 1);
-    const auto kv_at = [&](int key, int channel) {
-      return static_cast<std::size_t>(key) * fixture.kv_row() + static_cast<std::size_t>(head / group * shape.head_dim + channel);
-    };
-    const auto q_at = [&](int channel) {
-      return static_cast<std::size_t>(position) * fixture.q_row() + static_cast<std::size_t>(head * shape.head_dim + channel);
-    };
-    double largest = -1e300;
-    for (int key = 0; key <= position; ++key) {
-      double dot = 0;
-      for (int c = 0; c < shape.head_dim; ++c) {
-        dot += static_cast<double>(bf16_to_float(sequence.q[q_at(c)])) * value_of(sequence.k[kv_at(key, c)]);
-      }
-      weights[static_cast<std::size_t>(key)] = dot * static_cast<double>(fixture.scale());
-      largest = std::max(largest, weights[static_cast<std::size_t>(key)]);
-    }
-    double sum = 0;
-    for (double& weight : weights) sum += weight = std::exp(weight - largest);
-    for (int c = 0; c < shape.head_dim; ++c) {
-      double expected = 0;
-      double magnitude = 0;
-      for (int key = 0; key <= position; ++key) {
-        const double v = value_of(sequence.v[kv_at(key, c)]);
-        expected += weights[static_cast<std::size_t>(key)] / sum * v;
-        magnitude += weights[static_cast<std::size_t>(key)] / sum * std::abs(v);
-      }
-      const double got = bf16_to_float(row[static_cast<std::size_t>(head * shape.head_dim + c)]);
-      // Half a unit of the last of BF16's eight bits, twice; FP32's own errors are some hundred times smaller.
-      const double allowed = (magnitude + std::abs(expected)) / 256 * 1.01 + magnitude * 2e-5;
-      worst = std::max(worst, std::abs(got - expected) - allowed);
-    }
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    // Half a unit of the last of BF16's eight bits, twice; FP32's own errors are some hundred times smaller.
+    const double allowed = (exact.magnitude[i] + std::abs(exact.out[i])) / 256 * 1.01 + exact.magnitude[i] * 2e-5;
+    worst = std::max(worst, std::abs(static_cast<double>(bf16_to_float(row[i])) - exact.out[i]) - allowed);
   }
   return worst;
 }
