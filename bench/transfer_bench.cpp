@@ -173,7 +173,7 @@ class Events final : public server::KvSenderEvents, public server::KvReceiverEve
   void on_session_lost(SessionId, const Status& why) override { note(why, 0); }
   void on_delivered(const TicketId& ticket) override { note({}, ticket.request); }
   void on_closed(const TicketId&) override { note({Code::kUnavailable, "the transfer was given up"}, 0); }
-  void on_complete(const TicketId& ticket) override { note({}, ticket.request); }
+  void on_complete(const TicketId& ticket, const TransferBytes&) override { note({}, ticket.request); }
   void on_failed(const TicketId&, const Status& why) override { note(why, 0); }
   void on_retired(const TicketId&) override {}
 

@@ -9,7 +9,7 @@ namespace lynx::model {
 
 namespace {
 
-constexpr int kMaxLogitRows = 64;
+constexpr int kMaxLogitRows = 128;
 
 }  // namespace
 

@@ -15,10 +15,6 @@ BatcherLimits clamped(BatcherLimits limits) {
   return limits;
 }
 
-bool generates(RequestState state) {
-  return state == RequestState::kDecoding || state == RequestState::kAwaitingCache;
-}
-
 }  // namespace
 
 Batcher::Batcher(BatcherLimits limits) : limits_(clamped(limits)), free_(limits_.blocks) {}
@@ -66,9 +62,17 @@ void Batcher::pass_completed() {
     if (it == requests_.end() || !is_running(it->second.state)) continue;  // Cancelled meanwhile.
     Request& request = it->second;
     const int end = item.start + item.count;
-    if (item.kind != PassKind::kPrefill) {
-      request.choices[static_cast<std::size_t>(item.sequence.choice)].computed = end;
-      continue;
+    Choice& choice = request.choices[static_cast<std::size_t>(item.sequence.choice)];
+    switch (item.kind) {
+      case PassKind::kPrefill: break;
+      case PassKind::kReplay:
+      case PassKind::kDecode: choice.computed = end; continue;
+      case PassKind::kDraft: choice.draft_computed = end; continue;
+      case PassKind::kVerify:
+        choice.computed = item.start + 1;  // Drafts that were right follow with accepted().
+        choice.drafted = 0;
+        if (!has_drafts(request)) apply(request, RequestEvent::kVerified);
+        continue;
     }
     request.prompt_computed = end;
     if (item.logit_rows > 0) request.prompt_scored = end;
@@ -77,33 +81,71 @@ void Batcher::pass_completed() {
 }
 
 // Every live choice shares the prompt from now on.
+void Batcher::share_prompt(Request& request) {
+  for (int index = leader(request); index < request.shape.choices; ++index) {
+    const Choice& choice = request.choices[static_cast<std::size_t>(index)];
+    if (!choice.ended && !request.blocks.holds(index)) request.blocks.take_prompt(index);
+  }
+}
+
 void Batcher::prompt_completed(Request& request) {
   apply(request, RequestEvent::kPromptDone);
-  const int first = leader(request);
-  for (int index = first; index < request.shape.choices; ++index) {
-    Choice& choice = request.choices[static_cast<std::size_t>(index)];
-    if (choice.ended) continue;
-    choice.computed = request.shape.prompt_tokens;
-    if (!request.blocks.holds(index)) request.blocks.take_prompt(index);
-  }
+  share_prompt(request);
+  for (Choice& choice : request.choices) choice.computed = request.shape.prompt_tokens;
+  if (!has_drafts(request)) apply(request, RequestEvent::kVerified);
+}
+
+bool Batcher::has_drafts(const Request& request) {
+  return std::any_of(request.choices.begin(), request.choices.end(), [](const Choice& c) { return !c.ended && c.drafted > 0; });
+}
+
+void Batcher::drop_drafts(Request& request) {
+  for (Choice& choice : request.choices) choice.drafted = 0;
+}
+
+void Batcher::anchored(RequestId id, int drafts) {
+  auto it = requests_.find(id);
+  if (it == requests_.end() || !apply(it->second, RequestEvent::kAnchored)) return;
+  share_prompt(it->second);
+  it->second.draft_limit = drafts;
+  for (Choice& choice : it->second.choices) choice.draft_computed = it->second.shape.prompt_tokens;
+}
+
+void Batcher::anchors_lost(RequestId id) {
+  auto it = requests_.find(id);
+  if (it != requests_.end() && apply(it->second, RequestEvent::kAnchorsLost)) drop_drafts(it->second);
+}
+
+void Batcher::drafted(SequenceId id) {
+  auto it = requests_.find(id.request);
+  if (it == requests_.end() || it->second.state != RequestState::kDrafting) return;
+  ++it->second.choices[static_cast<std::size_t>(id.choice)].drafted;
+}
+
+void Batcher::accepted(SequenceId id, int drafts) {
+  auto it = requests_.find(id.request);
+  if (it == requests_.end() || !has_prompt(it->second.state)) return;
+  it->second.choices[static_cast<std::size_t>(id.choice)].computed += drafts;
 }
 
 void Batcher::prompt_arrived(RequestId id) {
   auto it = requests_.find(id);
-  if (it == requests_.end() || it->second.state != RequestState::kAwaitingCache) return;
+  if (it == requests_.end()) return;
+  const RequestState state = it->second.state;
+  if (state != RequestState::kAwaitingCache && state != RequestState::kDrafting) return;
   it->second.prompt_computed = it->second.shape.prompt_tokens;
   prompt_completed(it->second);
 }
 
 void Batcher::token_added(SequenceId id) {
   auto it = requests_.find(id.request);
-  if (it == requests_.end() || !generates(it->second.state)) return;
+  if (it == requests_.end() || !is_generating(it->second.state)) return;
   ++it->second.choices[static_cast<std::size_t>(id.choice)].generated;
 }
 
 void Batcher::choice_ended(SequenceId id) {
   auto it = requests_.find(id.request);
-  if (it == requests_.end() || !generates(it->second.state)) return;
+  if (it == requests_.end() || !is_generating(it->second.state)) return;
   it->second.choices[static_cast<std::size_t>(id.choice)].ended = true;
   if (live_choices(it->second) == 0) apply(it->second, RequestEvent::kComplete);
 }
@@ -132,6 +174,7 @@ BatcherStep Batcher::next() {
   if (!step.preempt.empty()) return step;
   step.admit = admit_in_order();
   plan_decodes(step.pass);
+  plan_drafts(step.pass);
   plan_chunks(step.pass);
   in_pass_ = step.pass;
   return step;

@@ -11,6 +11,8 @@
 // - Blocks are counted here and owned by kv/. They count as held until released() says that nothing uses them any more.
 //
 // - A remote prompt is a running request without rows. Its first tokens may come, and end it, before its cache does.
+// - Once its Anchors are there it drafts, one token of each choice a pass, in rows and blocks that nobody else wants. With its
+//   cache complete, a choice's drafts ride on its next decode step: one row more for each (kVerify).
 //
 // Progress: the oldest running request always ends. It has rows in every pass (max_running is clamped to the pass's rows and logit
 // rows, so decode steps always fit and leave at least one row while anything prefills; the oldest is served first). It has blocks:
@@ -60,6 +62,8 @@ enum class PassKind {
   kPrefill,  ///< Prompt tokens; sequence.choice is the one that computes them for all.
   kReplay,   ///< Tokens generated before a preemption.
   kDecode,   ///< The last generated token.
+  kDraft,    ///< Tokens that the Anchors have not seen: generated ones, and the last draft. Never part of the answer.
+  kVerify,   ///< The last generated token and drafts behind it, against the complete cache.
 };
 
 /// Positions start … start+count−1 of a sequence. Its last `logit_rows` rows give logits.
@@ -97,9 +101,14 @@ class Batcher {
   void pass_completed();              ///< The pass of the last next() is computed.
   void prompt_arrived(RequestId id);  ///< The cache of its remote prompt is complete; its first tokens were added before.
   void token_added(SequenceId id);    ///< A token was chosen from the sequence's logits (by another node, if it awaits its cache).
-  void choice_ended(SequenceId id);   ///< No further token is wanted. Its blocks stay held until released().
-  void failed(RequestId id);          ///< Cancelled or failed. Its blocks stay held until released().
-  void released(SequenceId id);       ///< The blocks of this (ended, failed or preempted) sequence are free.
+  void anchored(RequestId id, int drafts);  ///< Its Anchors are there: up to so many tokens of each choice may be drafted.
+  void anchors_lost(RequestId id);          ///< They are about to be overwritten; its drafts are dropped.
+  void drafted(SequenceId id);              ///< A token was drafted.
+  /// So many of the drafts in the last pass were right; each is one of the tokens that token_added() tells of.
+  void accepted(SequenceId id, int drafts);
+  void choice_ended(SequenceId id);  ///< No further token is wanted. Its blocks stay held until released().
+  void failed(RequestId id);         ///< Cancelled or failed. Its blocks stay held until released().
+  void released(SequenceId id);      ///< The blocks of this (ended, failed or preempted) sequence are free.
 
   /// Decides. Nothing while a pass is under way.
   BatcherStep next();
@@ -114,7 +123,9 @@ class Batcher {
  private:
   struct Choice {
     int generated = 0;
-    int computed = 0;  ///< Positions whose KV is stored; the prompt's are counted in Request until it is complete.
+    int computed = 0;        ///< Positions whose KV is stored; the prompt's are counted in Request until it is complete.
+    int drafted = 0;         ///< Drafts behind the generated tokens.
+    int draft_computed = 0;  ///< As `computed`, on the Anchors.
     bool ended = false;
   };
   struct Request {
@@ -124,6 +135,7 @@ class Batcher {
     std::vector<Choice> choices;
     int prompt_computed = 0;
     int prompt_scored = 0;  ///< Positions whose logits have been given.
+    int draft_limit = 0;    ///< Tokens of each choice.
   };
   using Requests = std::map<RequestId, Request>;
 
@@ -138,7 +150,10 @@ class Batcher {
   static bool apply(Request& request, RequestEvent event);
   static int live_choices(const Request& request);
   static int leader(const Request& request);
+  void share_prompt(Request& request);
   void prompt_completed(Request& request);
+  static void drop_drafts(Request& request);
+  static bool has_drafts(const Request& request);
   static int growth(const Request& request);
   int retiring_blocks() const;
   std::vector<RequestId> preempt_until_it_fits();
@@ -146,6 +161,7 @@ class Batcher {
   std::vector<RequestId> admit_in_order();
   bool take_blocks(Request& request, int choice, int tokens);
   void plan_decodes(std::vector<PassItem>& pass);
+  void plan_drafts(std::vector<PassItem>& pass);
   std::vector<Candidate> chunk_candidates();
   static int logit_rows(const Candidate& candidate, int count);
   static std::vector<int> share_rows(const std::vector<Candidate>& candidates, int rows);

@@ -66,6 +66,7 @@ std::vector<RequestId> Batcher::preempt_until_it_fits() {
 void Batcher::preempt(Request& request) {
   apply(request, RequestEvent::kPreempt);
   request.prompt_computed = 0;
+  drop_drafts(request);
   for (Choice& choice : request.choices) choice.computed = 0;
 }
 
@@ -104,14 +105,47 @@ bool Batcher::take_blocks(Request& request, int choice, int tokens) {
   return true;
 }
 
+// A row for each sequence is kept free (they fit: max_running is clamped), so that drafts crowd out nobody's step. Drafts for which
+// there are no rows or blocks are left out, and with that given up.
 void Batcher::plan_decodes(std::vector<PassItem>& pass) {
+  int spare = std::min(limits_.rows_per_pass, limits_.logit_rows_per_pass);
+  for (const auto& [id, request] : requests_) spare -= has_prompt(request.state) ? live_choices(request) : 0;
   for (auto& [id, request] : requests_) {
-    if (request.state != RequestState::kDecoding) continue;
+    if (!has_prompt(request.state)) continue;
     for (int index = 0; index < request.shape.choices; ++index) {
       const Choice& choice = request.choices[static_cast<std::size_t>(index)];
       const int known = request.shape.prompt_tokens + choice.generated;
       if (choice.ended || choice.computed + 1 != known || !take_blocks(request, index, known)) continue;
-      pass.push_back({{id, index}, choice.computed, 1, PassKind::kDecode, 1});
+      int drafts = std::min(choice.drafted, spare);
+      if (drafts > 0 && !take_blocks(request, index, known + drafts)) drafts = 0;
+      spare -= drafts;
+      const PassKind kind = choice.drafted > 0 ? PassKind::kVerify : PassKind::kDecode;
+      pass.push_back({{id, index}, choice.computed, 1 + drafts, kind, 1 + drafts});
+    }
+  }
+}
+
+// The last token of a choice is never drafted: a verification gives one more than it confirms.
+void Batcher::plan_drafts(std::vector<PassItem>& pass) {
+  int rows = limits_.rows_per_pass;
+  int logits = limits_.logit_rows_per_pass;
+  for (const PassItem& item : pass) {
+    rows -= item.count;
+    logits -= item.logit_rows;
+  }
+  for (auto& [id, request] : requests_) {
+    if (request.state != RequestState::kDrafting) continue;
+    for (int index = 0; index < request.shape.choices; ++index) {
+      const Choice& choice = request.choices[static_cast<std::size_t>(index)];
+      const int known = request.shape.prompt_tokens + choice.generated + choice.drafted;
+      const bool enough =
+          choice.drafted >= request.draft_limit || choice.generated + choice.drafted + 1 >= request.shape.max_tokens;
+      const int count = known - choice.draft_computed;
+      if (choice.ended || choice.generated == 0 || enough || count > rows || logits < 1) continue;
+      if (!take_blocks(request, index, known)) continue;
+      rows -= count;
+      --logits;
+      pass.push_back({{id, index}, choice.draft_computed, count, PassKind::kDraft, 1});
     }
   }
 }
@@ -123,7 +157,7 @@ std::vector<Batcher::Candidate> Batcher::chunk_candidates() {
     if (request.state == RequestState::kPrefilling) {
       candidates.push_back({&request, {id, leader(request)}, request.prompt_computed, prompt - request.prompt_computed});
     }
-    if (request.state != RequestState::kDecoding) continue;
+    if (!has_prompt(request.state)) continue;
     for (int index = 0; index < request.shape.choices; ++index) {
       const Choice& choice = request.choices[static_cast<std::size_t>(index)];
       const int missing = prompt + choice.generated - choice.computed;
@@ -162,10 +196,13 @@ std::vector<int> Batcher::share_rows(const std::vector<Candidate>& candidates, i
 
 void Batcher::plan_chunks(std::vector<PassItem>& pass) {
   const std::vector<Candidate> candidates = chunk_candidates();
-  const int decodes = static_cast<int>(pass.size());
-  int rows = limits_.rows_per_pass - decodes;
-  if (decodes > 0) rows = std::min(rows, limits_.chunk_rows_beside_decodes);
-  int logits = limits_.logit_rows_per_pass - decodes;
+  int rows = limits_.rows_per_pass;
+  int logits = limits_.logit_rows_per_pass;
+  for (const PassItem& item : pass) {
+    rows -= item.count;
+    logits -= item.logit_rows;
+  }
+  if (!pass.empty()) rows = std::min(rows, limits_.chunk_rows_beside_decodes);
   const std::vector<int> granted = share_rows(candidates, rows);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];

@@ -30,9 +30,11 @@ struct Config {
   std::string advertise;             ///< Prefill node: HOST:PORT by which decode nodes reach it; empty: host and control port.
   std::vector<std::string> prefill;  ///< Decode node: HOST:PORT of each prefill node.
   std::string net_devices;           ///< Interfaces that the data plane uses; empty: UCX's choice.
-  std::string transfer = "lossless";
+  std::string transfer = "progressive-exact";
+  std::string gap = "draft";      ///< Decode node: what it does between Anchors and Residuals.
   std::string require_transport;  ///< Empty: whatever connects.
   std::string pair_secret_file;   ///< Empty: no secret.
+  std::string plane_profile;      ///< Empty: the one beside the model, or the one shipped for it.
   std::string port_file;
   bool aggregated = false;
   DeviceKind device = DeviceKind::kCpu;
@@ -43,6 +45,8 @@ struct Config {
   int max_running = 64;
   std::string api_key_file;
   double shutdown_timeout_s = 30;
+  double test_draft_noise = 0;                  ///< Decode node: make_cache_sink().
+  std::int64_t test_residual_window_bytes = 0;  ///< Prefill node: KvSenderOptions; 0: as it is.
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
 };

@@ -9,6 +9,7 @@
 
 #include "common/units.h"
 #include "device/isa.h"
+#include "server/transfer_mode.h"
 
 namespace lynx::server {
 namespace {
@@ -111,8 +112,23 @@ Status set_advertise(Config& config, std::string_view text) {
 }
 
 Status set_transfer(Config& config, std::string_view text) {
-  if (text != "bf16" && text != "lossless") return invalid_argument(fmt::format("must be bf16 or lossless, not \"{}\"", text));
+  if (!parse_transfer_mode(text)) {
+    std::string known;
+    for (const TransferMode mode : kTransferModes)
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", transfer_mode_name(mode));
+    return invalid_argument(fmt::format("must be one of {}, not \"{}\"", known, text));
+  }
   return set_text(text, &config.transfer);
+}
+
+Status set_gap(Config& config, std::string_view text) {
+  if (!parse_gap_mode(text)) return invalid_argument(fmt::format("must be draft or wait, not \"{}\"", text));
+  return set_text(text, &config.gap);
+}
+
+Status set_speculation(Config& config, std::string_view text) {
+  if (text != "on" && text != "off") return invalid_argument(fmt::format("must be on or off, not \"{}\"", text));
+  return set_text(text == "on" ? "draft" : "wait", &config.gap);
 }
 
 std::string get_bytes(std::int64_t bytes) {
@@ -160,14 +176,25 @@ constexpr std::array kOptions = {
     ConfigOption{"net-devices", "NAMES", "network interfaces of the data plane, such as eth0 or mlx5_0:1 (default: UCX's choice)",
                  Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.net_devices); },
                  [](const Config& c) { return c.net_devices; }},
-    ConfigOption{"transfer", "MODE", "how KV caches travel: bf16 or lossless (fewer bytes, the same bits)", Kind::kText,
-                 set_transfer, [](const Config& c) { return c.transfer; }},
+    ConfigOption{"transfer", "MODE",
+                 "how KV caches travel: bf16, lossless, int8, int4, progressive-int8 or progressive-exact (4 bits first, the rest "
+                 "behind: the same text as bf16); with --aggregated: the view that prompts are decoded on",
+                 Kind::kText, set_transfer, [](const Config& c) { return c.transfer; }},
+    ConfigOption{"gap", "MODE", "what to do between the 4 bits and the rest: draft or wait", Kind::kText, set_gap,
+                 [](const Config& c) { return c.gap; }, Program::kDecodeNode},
+    ConfigOption{"speculation", "ON|OFF", "the same: off is --gap wait", Kind::kText, set_speculation,
+                 [](const Config& c) { return std::string(c.gap == "draft" ? "on" : "off"); }, Program::kDecodeNode},
     ConfigOption{"require-transport", "NAME", "refuse a data plane that does not use this transport, such as rc or tcp",
                  Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.require_transport); },
                  [](const Config& c) { return c.require_transport; }},
     ConfigOption{"pair-secret-file", "PATH", "file with the secret that the two nodes of a pair share", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.pair_secret_file); },
                  [](const Config& c) { return c.pair_secret_file; }},
+    ConfigOption{
+        "plane-profile", "PATH",
+        "the model's plane profile, made by lynx calibrate (default: MODEL.profile.json, or the one shipped for the model)",
+        Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.plane_profile); },
+        [](const Config& c) { return c.plane_profile; }},
     ConfigOption{"port-file", "PATH", "file to write the ports of HTTP and gRPC to, one a line, once both are open", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.port_file); },
                  [](const Config& c) { return c.port_file; }},
@@ -195,6 +222,15 @@ constexpr std::array kOptions = {
     ConfigOption{"shutdown-timeout", "SECONDS", "how long running requests may go on after SIGTERM", Kind::kNumber,
                  [](Config& c, std::string_view t) { return set_number(t, 0.0, 86400.0, &c.shutdown_timeout_s); },
                  [](const Config& c) { return fmt::format("{}", c.shutdown_timeout_s); }},
+    ConfigOption{"test-draft-noise", "SHARE", "for tests: this share of what drafting reads is wrong", Kind::kNumber,
+                 [](Config& c, std::string_view t) { return set_number(t, 0.0, 1.0, &c.test_draft_noise); },
+                 [](const Config& c) { return fmt::format("{}", c.test_draft_noise); }, Program::kDecodeNode},
+    ConfigOption{"test-residual-window", "BYTES",
+                 "for tests: so little of what follows the 4 bits is under way at once; 0: no limit", Kind::kNumber,
+                 [](Config& c, std::string_view t) {
+                   return set_number(t, std::int64_t{0}, std::int64_t{1} << 30, &c.test_residual_window_bytes);
+                 },
+                 [](const Config& c) { return std::to_string(c.test_residual_window_bytes); }, Program::kPrefillNode},
     ConfigOption{"log-level", "LEVEL", "debug, info, warning or error", Kind::kText, set_log_level,
                  [](const Config& c) { return get_log_level(c.log_level); }},
     ConfigOption{"log-format", "FORMAT", "text or json", Kind::kText, set_log_format,

@@ -53,6 +53,9 @@ std::optional<Failure> refuse_config(const Config& config) {
   if (config.aggregated && !(config.net_devices + config.require_transport + config.pair_secret_file).empty()) {
     log_warning("--net-devices, --require-transport and --pair-secret-file mean nothing with --aggregated");
   }
+  if (!config.aggregated && !config.plane_profile.empty()) {
+    log_warning("--plane-profile means nothing without --aggregated: each prefill node's own profile counts");
+  }
   if (!config.aggregated && config.prefill.empty()) {
     return refuse("--prefill HOST:PORT is needed (the control port of a prefill node), or --aggregated");
   }
@@ -60,17 +63,22 @@ std::optional<Failure> refuse_config(const Config& config) {
 }
 
 std::optional<Failure> make_engine(const Config& config, ServerMetrics& metrics, LoadedNode* node) {
-  auto runner = ModelRunner::create(node->model.model.get(), config.kv_memory_bytes);
+  auto runner = ModelRunner::create(node->model.model.get(), {.kv_memory_bytes = config.kv_memory_bytes,
+                                                              .with_anchors = !config.aggregated,
+                                                              .profile = node->model.profile,
+                                                              .isa = node->model.isa});
   if (!runner.ok()) return engine_failure(runner.status());
   if (!config.aggregated) {
-    auto pair = DecodePair::create(config, node->model, &(*runner)->cache());
+    auto pair = DecodePair::create(config, node->model, &(*runner)->cache(), (*runner)->anchors());
     if (!pair.ok()) return Failure{kExitUsage, pair.status()};
     node->pair = std::move(pair).value();
   }
   auto engine = LoopEngine::create({.max_model_len = config.max_model_len,
                                     .max_running = config.max_running,
                                     .observer = &metrics,
-                                    .transfer = node->pair ? node->pair->transfer() : nullptr},
+                                    .transfer = node->pair ? node->pair->transfer() : nullptr,
+                                    .mode = *parse_transfer_mode(config.transfer),
+                                    .gap = *parse_gap_mode(config.gap)},
                                    std::move(runner).value(), node->model.token_text(), node->model.pool.get());
   if (!engine.ok()) return engine_failure(engine.status());
   node->engine = std::move(engine).value();

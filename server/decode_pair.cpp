@@ -57,7 +57,8 @@ class DecodePairImpl final : public DecodePair, private PairView {
 
 }  // namespace
 
-Result<std::unique_ptr<DecodePair>> DecodePair::create(const Config& config, const NodeModel& model, kv::KvCache* cache) {
+Result<std::unique_ptr<DecodePair>> DecodePair::create(const Config& config, const NodeModel& model, kv::KvCache* cache,
+                                                       kv::AnchorCache* anchors) {
   LYNX_TRY(auto secret, pair_secret(config));
   LYNX_TRY(auto link, open_link(config));
   const int vocabulary = model.model->config().vocabulary;
@@ -67,8 +68,9 @@ Result<std::unique_ptr<DecodePair>> DecodePair::create(const Config& config, con
                                                 .require_transport = config.require_transport,
                                                 .vocabulary = vocabulary,
                                                 .hello = node_hello(model, model.model->config().context),
-                                                .isa = model.isa},
-                                               link.get(), cache));
+                                                .isa = model.isa,
+                                                .draft_noise = config.test_draft_noise},
+                                               link.get(), cache, anchors));
   return std::unique_ptr<DecodePair>(
       std::make_unique<DecodePairImpl>(std::move(link), std::move(prompts), model.numerics, config.transfer));
 }

@@ -17,7 +17,8 @@ namespace lynx::server {
 class DecodePair {
  public:
   /// INVALID_ARGUMENT naming the setting that does not work. `model` and `cache` outlive it.
-  static Result<std::unique_ptr<DecodePair>> create(const Config& config, const NodeModel& model, kv::KvCache* cache);
+  static Result<std::unique_ptr<DecodePair>> create(const Config& config, const NodeModel& model, kv::KvCache* cache,
+                                                    kv::AnchorCache* anchors);
   virtual ~DecodePair() = default;
 
   virtual PromptTransfer* transfer() = 0;

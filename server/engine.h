@@ -13,25 +13,9 @@
 #include "common/status.h"
 #include "model/sampler.h"
 #include "model/sampling_params.h"
+#include "server/transfer_mode.h"
 
 namespace lynx::server {
-
-/// How a prompt's KV cache crosses the network. Both give the same bits.
-enum class TransferMode {
-  kBf16,      ///< As it is.
-  kLossless,  ///< Exponents entropy-coded: about two thirds of the bytes.
-};
-
-constexpr std::string_view transfer_mode_name(TransferMode mode) {
-  return mode == TransferMode::kBf16 ? "bf16" : "lossless";
-}
-/// nullopt for a name that is none.
-constexpr std::optional<TransferMode> parse_transfer_mode(std::string_view name) {
-  for (const TransferMode mode : {TransferMode::kBf16, TransferMode::kLossless}) {
-    if (name == transfer_mode_name(mode)) return mode;
-  }
-  return std::nullopt;
-}
 
 struct GenerateRequest {
   std::string request_id;            ///< Unique among live requests; in every log line.
@@ -47,7 +31,10 @@ struct GenerateRequest {
   bool ignore_eos = false;
   int top_logprobs = -1;                 ///< −1 = no logprobs; else the chosen token's and this many alternatives.
   int prompt_top_logprobs = -1;          ///< Same for the prompt's tokens (echo with logprobs).
-  std::optional<TransferMode> transfer;  ///< nullopt: the node's default. Without a transfer it means nothing.
+  std::optional<TransferMode> transfer;  ///< nullopt: the node's default. Without a transfer it says which view is decoded on.
+  std::optional<GapMode> gap;            ///< nullopt: the node's default.
+  bool provisional = false;              ///< Drafts are shown as they come.
+  bool receipt = false;                  ///< The last update says how the answer came about.
 };
 
 /// One token with its log probability and alternatives (empty unless asked for).
@@ -59,6 +46,29 @@ struct TokenOutput {
 
 enum class FinishReason { kStop, kLength };
 
+/// How an answer came about. Seconds since the request was submitted; −1: that point was not reached.
+struct Receipt {
+  std::optional<TransferMode> transfer;  ///< nullopt: the prompt was computed here.
+  FullView verified = FullView::kExact;  ///< What every token was chosen on.
+  GapMode gap = GapMode::kWait;
+  int drafted = 0;
+  int accepted = 0;
+  int rolled_back = 0;
+  std::uint64_t first_bytes = 0;  ///< Of the cache's first step: Anchors, or all of it.
+  std::uint64_t residual_bytes = 0;
+  double first_token_s = -1;
+  double anchors_s = -1;   ///< All Anchors were there.
+  double cache_s = -1;     ///< The whole cache was there.
+  double verified_s = -1;  ///< All drafts were held against it.
+  double second_token_s = -1;
+};
+
+/// Drafts behind a choice's committed tokens.
+struct Provisional {
+  std::vector<std::int32_t> tokens;
+  std::string text;  ///< UTF-8; what is incomplete is replaced.
+};
+
 /// What became final for one choice. Text is complete UTF-8 whose stop strings are already cut; `tokens` are those whose text has
 /// been released (a token is held back with its text). Deltas concatenate to exactly the unary text.
 struct ChoiceUpdate {
@@ -67,6 +77,8 @@ struct ChoiceUpdate {
   std::vector<TokenOutput> tokens;
   std::vector<std::int32_t> text_offsets;  ///< Per token: where its text begins in the choice's whole text, in Unicode code points.
   std::optional<FinishReason> finish;
+  /// Drafts behind the committed tokens, all there are now: they may still turn out otherwise. Only where they were asked for.
+  std::optional<Provisional> provisional{};
 };
 
 struct Usage {
@@ -80,8 +92,9 @@ struct GenerationUpdate {
   std::vector<TokenOutput> prompt_tokens;  ///< In the first update when prompt_top_logprobs ≥ 0; [0] has no logprob.
   std::vector<ChoiceUpdate> choices;
   Usage usage;
-  bool finished = false;  ///< All choices ended, or `error` is set; resources are released.
-  Status error;           ///< Not OK: the request failed; `finished` is true.
+  std::optional<Receipt> receipt{};  ///< In the last update, if it was asked for and the request did not fail.
+  bool finished = false;             ///< All choices ended, or `error` is set; resources are released.
+  Status error;                      ///< Not OK: the request failed; `finished` is true.
 };
 
 /// Called on the engine's thread; must not block and must not call the engine back except cancel().
@@ -100,6 +113,9 @@ struct EngineStats {
   std::uint64_t prompt_tokens_total = 0;
   std::uint64_t generation_tokens_total = 0;
   std::uint64_t preemptions_total = 0;
+  std::uint64_t drafted_tokens_total = 0;   ///< And held against the complete cache.
+  std::uint64_t accepted_tokens_total = 0;  ///< Of these.
+  double draft_acceptance = 0;              ///< Estimated chance that a draft behind right ones is right.
   bool draining = false;
 };
 
@@ -110,6 +126,7 @@ struct RequestReport {
   std::optional<FinishReason> finish;  ///< kLength if any choice was cut; nothing on error.
   Usage usage;
   int preemptions = 0;
+  Receipt receipt;
   double queue_s = -1;    ///< Submitted → first admitted.
   double prefill_s = -1;  ///< First admitted → first token (or the prompt's scores).
   double ttft_s = -1;     ///< Submitted → first token.

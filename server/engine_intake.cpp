@@ -74,6 +74,9 @@ EngineStats EngineIntake::stats() const {
           .prompt_tokens_total = totals_.prompt_tokens,
           .generation_tokens_total = totals_.generation_tokens,
           .preemptions_total = totals_.preemptions,
+          .drafted_tokens_total = totals_.drafted,
+          .accepted_tokens_total = totals_.accepted,
+          .draft_acceptance = totals_.draft_acceptance,
           .draining = draining_};
 }
 
@@ -101,6 +104,9 @@ void EngineIntake::add_totals(const Totals& more) {
   totals_.prompt_tokens += more.prompt_tokens;
   totals_.generation_tokens += more.generation_tokens;
   totals_.preemptions += more.preemptions;
+  totals_.drafted += more.drafted;
+  totals_.accepted += more.accepted;
+  if (more.draft_acceptance > 0) totals_.draft_acceptance = more.draft_acceptance;
 }
 
 }  // namespace lynx::server

@@ -36,6 +36,9 @@ class EngineIntake {
     std::uint64_t prompt_tokens = 0;
     std::uint64_t generation_tokens = 0;
     std::uint64_t preemptions = 0;
+    std::uint64_t drafted = 0;
+    std::uint64_t accepted = 0;
+    double draft_acceptance = 0;  ///< Estimated now; 0: as before.
   };
 
   /// `remote_prompts`: all prompts are computed by another node.

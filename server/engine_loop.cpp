@@ -34,16 +34,19 @@ bool completes_prompt(const PassItem& item, const Generation& generation) {
 }  // namespace
 
 EngineLoop::EngineLoop(const scheduler::BatcherLimits& limits, int max_model_len, std::unique_ptr<Runner> runner,
-                       TokenText token_text, ThreadPool* pool, EngineObserver* observer, PromptTransfer* transfer)
+                       TokenText token_text, ThreadPool* pool, const EngineOptions& options)
     : max_model_len_(max_model_len),
       runner_(std::move(runner)),
       token_text_(std::move(token_text)),
-      observer_(observer),
-      transfer_(transfer),
-      intake_(limits, transfer != nullptr && transfer->brings_prompts()),
+      observer_(options.observer),
+      transfer_(options.transfer),
+      default_mode_(options.mode),
+      default_gap_(options.gap),
+      intake_(limits, transfer_ != nullptr && transfer_->brings_prompts()),
       blocks_(limits.blocks),
       reader_(runner_->vocabulary(), pool),
       logits_(static_cast<std::size_t>(limits.logit_rows_per_pass) * static_cast<std::size_t>(runner_->vocabulary())),
+      draft_budget_(options.most_drafts),
       thread_([this] { run(); }) {}  // Last: the thread finds everything in its place.
 
 EngineLoop::~EngineLoop() {
@@ -125,6 +128,7 @@ void EngineLoop::preempt(Generation& generation) {
 
 // Gives all blocks of a request back, at once or when its transfer is over.
 void EngineLoop::let_go(Generation& generation, const Status& why) {
+  drop_drafts(generation);
   if (std::exchange(generation.in_transfer, false)) {
     std::vector<kv::BlockTable>& kept = retained_[generation.id];
     for (GenerationChoice& choice : generation.choices) kept.push_back(std::move(choice.blocks));
@@ -138,6 +142,11 @@ void EngineLoop::let_go(Generation& generation, const Status& why) {
 }
 
 Status EngineLoop::compute(std::span<const PassItem> pass) {
+  taken_.clear();
+  for (const PassItem& item : pass) {  // Drafts that are not in it are given up.
+    if (item.kind != PassKind::kVerify) continue;
+    generations_.at(item.sequence.request)->keep_drafts(item.sequence.choice, item.count - 1);
+  }
   LYNX_RETURN_IF_ERROR(builder_.build(pass, generations_, *runner_));
   const Clock::time_point start = Clock::now();
   model::ForwardBatch batch = builder_.batch();
@@ -150,7 +159,7 @@ Status EngineLoop::compute(std::span<const PassItem> pass) {
   reader_.read(readings, logits_.data());
   share_prompts(pass);
   take_results(readings);
-  LYNX_RETURN_IF_ERROR(settle(pass, readings));
+  LYNX_RETURN_IF_ERROR(settle(pass));
   for (const PassItem& item : pass) emit(item.sequence.request);
   return {};
 }
@@ -162,6 +171,11 @@ void EngineLoop::share_prompts(std::span<const PassItem> pass) {
     if (!completes_prompt(item, generation)) continue;
     log_debug("request decoding", {{"request_id", generation.request.request_id}});
     const kv::BlockTable& prompt = generation.at(item.sequence.choice).blocks;
+    if (transfer_ == nullptr && generation.request.max_tokens > 0) {
+      const TransferMode mode = generation.request.transfer.value_or(default_mode_);
+      generation.receipt.verified = full_view(mode);
+      runner_->complete_prompt(prompt.blocks(), generation.prompt_tokens(), mode);
+    }
     for (int choice = item.sequence.choice + 1; choice < generation.request.choices; ++choice) {
       if (!generation.at(choice).finish) generation.at(choice).blocks = prompt.fork(generation.prompt_tokens());
     }
@@ -181,8 +195,10 @@ void EngineLoop::take_results(std::span<LogitReading> readings) {
   for (LogitReading& reading : readings) {
     if (reading.scored_position >= 0) {
       reading.generation->prompt_scores.push_back(std::move(reading.output));
+    } else if (reading.draft) {
+      reading.generation->add_draft(reading.choice, reading.output.id, token_text_(reading.output.id));
     } else {
-      take_token(*reading.generation, reading.choice, std::move(reading.output), now);
+      take_if_verified(reading, now);
     }
   }
 }
@@ -192,8 +208,9 @@ void EngineLoop::take_token(Generation& generation, int index, TokenOutput token
   if (!generation.times.first_token) {
     first_output(generation, now);
     if (observer_ != nullptr) observer_->on_first_token(seconds_since(generation.times.submitted, now));
-  } else if (!choice.tokens.empty() && observer_ != nullptr) {
-    observer_->on_next_token(seconds_since(choice.last_token_at, now));
+  } else if (!choice.tokens.empty()) {
+    if (!generation.times.second_token) generation.times.second_token = now;
+    if (observer_ != nullptr) observer_->on_next_token(seconds_since(choice.last_token_at, now));
   }
   choice.last_token_at = now;
   const std::string_view bytes = token_text_(token.id);
@@ -202,7 +219,7 @@ void EngineLoop::take_token(Generation& generation, int index, TokenOutput token
 
 // Tells the batcher how the pass went (that a choice ended may be said again: it is ignored), and holds its counts against the
 // pool. Blocks that a transfer reads stay.
-Status EngineLoop::settle(std::span<const PassItem> pass, std::span<const LogitReading> readings) {
+Status EngineLoop::settle(std::span<const PassItem> pass) {
   EngineIntake::Totals totals;
   for (const PassItem& item : pass) {
     Generation& generation = *generations_.at(item.sequence.request);
@@ -212,11 +229,9 @@ Status EngineLoop::settle(std::span<const PassItem> pass, std::span<const LogitR
   }
   const int counted = intake_.with_batcher([&](scheduler::Batcher& batcher) {
     batcher.pass_completed();
-    for (const LogitReading& reading : readings) {
-      if (reading.scored_position >= 0) continue;
-      ++totals.generation_tokens;
-      batcher.token_added({reading.generation->id, reading.choice});
-    }
+    totals.generation_tokens = taken_.size();
+    for (const scheduler::SequenceId& sequence : taken_) batcher.token_added(sequence);
+    settle_drafts(pass, batcher, &totals);
     for (const PassItem& item : pass) {
       const Generation& generation = *generations_.at(item.sequence.request);
       for (int choice = 0; choice < generation.request.choices; ++choice) {

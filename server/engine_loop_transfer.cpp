@@ -15,7 +15,9 @@ using scheduler::RequestId;
 void EngineLoop::take_transfer_event(TransferEvent event) {
   switch (event.kind) {
     case TransferEvent::Kind::kFirstTokens: return take_first_tokens(std::move(event));
-    case TransferEvent::Kind::kArrived: return prompt_arrived(event.request);
+    case TransferEvent::Kind::kAnchored: return anchored(std::move(event));
+    case TransferEvent::Kind::kAnchorsLost: return anchors_lost(event.request);
+    case TransferEvent::Kind::kArrived: return prompt_arrived(event);
     case TransferEvent::Kind::kReleased: return transfer_released(event.request);
     case TransferEvent::Kind::kFailed: return transfer_failed(event.request, event.why);
   }
@@ -68,7 +70,8 @@ Status EngineLoop::take_first_token(Generation& generation, int choice, TokenOut
       fmt::format("prefill nodes disagree about the first token: {} was committed, now it is {}", known.front(), token.id));
 }
 
-void EngineLoop::prompt_arrived(RequestId id) {
+void EngineLoop::prompt_arrived(const TransferEvent& event) {
+  const RequestId id = event.request;
   const auto it = generations_.find(id);
   if (it == generations_.end()) {
     return transfer_released(id);  // It ended at the moment when its cache became complete.
@@ -76,12 +79,15 @@ void EngineLoop::prompt_arrived(RequestId id) {
   Generation& generation = *it->second;
   if (!std::exchange(generation.in_transfer, false)) return transfer_released(id);  // Preempted at that moment.
   log_debug("request decoding", {{"request_id", generation.request.request_id}});
-  const auto holder = std::find_if(generation.choices.begin(), generation.choices.end(),
-                                   [](const GenerationChoice& choice) { return !choice.blocks.blocks().empty(); });
+  generation.times.arrived = Clock::now();
+  generation.receipt.transfer = event.mode;
+  generation.receipt.verified = full_view(event.mode);
+  generation.receipt.first_bytes = event.bytes.units;
+  generation.receipt.residual_bytes = event.bytes.residuals;
+  share_arrived_prompt(generation);
   for (GenerationChoice& choice : generation.choices) {
-    if (!choice.finish && &choice != &*holder) choice.blocks = holder->blocks.fork(generation.prompt_tokens());
+    if (choice.finish) choice.blocks.truncate(0);
   }
-  if (holder->finish) holder->blocks.truncate(0);
   intake_.with_batcher([&](scheduler::Batcher& batcher) {
     batcher.prompt_arrived(id);
     for (int choice = 0; choice < generation.request.choices; ++choice) {

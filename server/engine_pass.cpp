@@ -4,6 +4,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "quant/plane_unit.h"
+
 namespace lynx::server {
 namespace {
 
@@ -34,7 +36,12 @@ Status PassBuilder::build(std::span<const scheduler::PassItem> pass, const Gener
     for (int position = item.start; position < item.start + item.count; ++position) {
       tokens_.push_back(generation.token(choice, position));
     }
-    spans_.push_back({blocks.blocks().data(), item.start, item.count, first_row});
+    int anchor_blocks = 0;
+    if (item.kind == scheduler::PassKind::kDraft) {
+      anchor_blocks = quant::coded_blocks(generation.prompt_tokens());
+      profile_ = generation.profile;
+    }
+    spans_.push_back({blocks.blocks().data(), item.start, item.count, first_row, anchor_blocks});
     for (int row = rows() - item.logit_rows; row < rows(); ++row) logit_rows_.push_back(row);
   }
   return {};

@@ -23,13 +23,16 @@ class PassBuilder {
   /// Lays out `pass` and makes the copies it needs. INTERNAL when the pool has fewer blocks than were counted.
   Status build(std::span<const scheduler::PassItem> pass, const Generations& generations, Runner& runner);
 
-  model::ForwardBatch batch() const { return {tokens_, spans_, logit_rows_}; }
+  model::ForwardBatch batch() const {
+    return {.tokens = tokens_, .spans = spans_, .logit_rows = logit_rows_, .profile = profile_.get()};
+  }
   int rows() const { return static_cast<int>(tokens_.size()); }
 
  private:
   std::vector<std::int32_t> tokens_;
   std::vector<attention::QuerySpan> spans_;
   std::vector<int> logit_rows_;
+  std::shared_ptr<const quant::PlaneProfile> profile_;  ///< Of all Anchors: a decode node has one at a time.
 };
 
 }  // namespace lynx::server

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "kv/block_pool.h"
 #include "model/model.h"
+#include "server/transfer_mode.h"
 
 namespace lynx::server {
 
@@ -27,6 +29,9 @@ class Runner {
 
   /// As Model::forward: stores K and V of all rows, then writes logits[i][vocabulary] for batch.logit_rows[i].
   virtual void forward(const model::ForwardBatch& batch, float* logits) = 0;
+
+  /// The prompt in these blocks was computed here: gives it the values that a transfer in this mode would have left.
+  virtual void complete_prompt(std::span<const kv::BlockId> blocks, int tokens, TransferMode mode) = 0;
 
   virtual void copy_block(kv::BlockId from, kv::BlockId to) = 0;
 };

@@ -18,8 +18,10 @@ struct LogitReading {
   Generation* generation;
   int choice;
   int logit_row;
-  int scored_position;  ///< −1: choose the choice's next token; else: the log probability of the prompt's token there.
-  TokenOutput output;   ///< The result.
+  int scored_position;   ///< −1: choose the choice's next token; else: the log probability of the prompt's token there.
+  int ahead = 0;         ///< So many drafts come before the chosen token.
+  bool draft = false;    ///< It is chosen on the Anchors, and a draft itself.
+  TokenOutput output{};  ///< The result.
 };
 
 /// Lists the readings of a pass, in the order of its items, prompt positions ascending.

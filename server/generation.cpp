@@ -7,6 +7,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "common/log.h"
+#include "text/utf8_assembler.h"
 
 namespace lynx::server {
 namespace {
@@ -88,7 +89,10 @@ Usage Generation::usage() const {
 
 std::int32_t Generation::token(int choice, int position) const {
   const auto index = static_cast<std::size_t>(position);
-  return index < request.prompt.size() ? request.prompt[index] : at(choice).tokens[index - request.prompt.size()];
+  if (index < request.prompt.size()) return request.prompt[index];
+  const GenerationChoice& c = at(choice);
+  const std::size_t generated = index - request.prompt.size();
+  return generated < c.tokens.size() ? c.tokens[generated] : c.drafts[generated - c.tokens.size()];
 }
 
 void Generation::add_token(int choice, TokenOutput token, std::string_view bytes) {
@@ -105,18 +109,65 @@ void Generation::add_token(int choice, TokenOutput token, std::string_view bytes
   }
 }
 
+void Generation::add_draft(int choice, std::int32_t token, std::string_view bytes) {
+  GenerationChoice& c = at(choice);
+  c.drafts.push_back(token);
+  c.draft_bytes += bytes;
+  c.drafts_changed = true;
+}
+
+void Generation::keep_drafts(int choice, int count) {
+  GenerationChoice& c = at(choice);
+  const int given_up = static_cast<int>(c.drafts.size()) - count;
+  receipt.drafted += given_up;
+  receipt.rolled_back += given_up;
+  c.drafts.resize(static_cast<std::size_t>(count));
+}
+
+void Generation::settle_drafts(int choice) {
+  GenerationChoice& c = at(choice);
+  if (c.drafts.empty()) return;
+  const int drafted = static_cast<int>(c.drafts.size());
+  const int right = std::exchange(c.accepted, 0);
+  receipt.drafted += drafted;
+  receipt.accepted += right;
+  receipt.rolled_back += drafted - right;
+  c.drafts.clear();
+  c.draft_bytes.clear();
+  c.drafts_changed = true;
+}
+
 std::optional<GenerationUpdate> Generation::take_update() {
   GenerationUpdate update;
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (!choices[i].output.has_update()) continue;
-    update.choices.push_back(choices[i].output.take());
+    GenerationChoice& c = choices[i];
+    const bool show_drafts = request.provisional && c.drafts_changed;
+    if (!c.output.has_update() && !show_drafts) continue;
+    update.choices.push_back(c.output.take());
     update.choices.back().choice = static_cast<int>(i);
+    if (!show_drafts) continue;
+    c.drafts_changed = false;
+    text::Utf8Assembler assembler;
+    std::string text = assembler.push(c.draft_bytes);
+    update.choices.back().provisional = Provisional{c.drafts, text + assembler.finish()};
   }
   if (update.choices.empty()) return std::nullopt;
   if (!std::exchange(prompt_reported, true)) update.prompt_tokens = std::exchange(prompt_scores, {});
   update.usage = usage();
   update.finished = ended();
+  if (update.finished && request.receipt) update.receipt = make_receipt();
   return update;
+}
+
+Receipt Generation::make_receipt() const {
+  Receipt made = receipt;
+  const auto since = [&](const std::optional<Clock::time_point>& at) { return at ? seconds(*at - times.submitted) : -1; };
+  made.first_token_s = since(times.first_token);
+  made.second_token_s = since(times.second_token);
+  made.anchors_s = since(times.anchored);
+  made.cache_s = since(times.arrived);
+  made.verified_s = since(times.verified);
+  return made;
 }
 
 RequestReport Generation::report(const Status& error, Clock::time_point now) const {
@@ -125,6 +176,7 @@ RequestReport Generation::report(const Status& error, Clock::time_point now) con
   report.error = error;
   report.usage = usage();
   report.preemptions = preemptions;
+  report.receipt = make_receipt();
   if (error.ok()) {
     const bool cut = std::any_of(choices.begin(), choices.end(), [](const auto& c) { return c.finish == FinishReason::kLength; });
     report.finish = cut ? FinishReason::kLength : FinishReason::kStop;
@@ -141,6 +193,7 @@ RequestReport Generation::report(const Status& error, Clock::time_point now) con
 
 void log_request_end(const RequestReport& report) {
   const auto milliseconds = [](double value_s) { return value_s < 0 ? value_s : value_s * 1e3; };
+  const Receipt& receipt = report.receipt;
   const std::string_view how =
       report.finish ? (*report.finish == FinishReason::kStop ? "stop" : "length") : code_name(report.error.code());
   log_info("request ended", {{"request_id", report.request_id},
@@ -148,8 +201,19 @@ void log_request_end(const RequestReport& report) {
                              {"prompt_tokens", report.usage.prompt_tokens},
                              {"completion_tokens", report.usage.completion_tokens},
                              {"preemptions", report.preemptions},
+                             {"transfer", receipt.transfer ? transfer_mode_name(*receipt.transfer) : "none"},
+                             {"verified", full_view_name(receipt.verified)},
+                             {"drafted", receipt.drafted},
+                             {"accepted", receipt.accepted},
+                             {"rolled_back", receipt.rolled_back},
+                             {"first_bytes", receipt.first_bytes},
+                             {"residual_bytes", receipt.residual_bytes},
                              {"queue_ms", milliseconds(report.queue_s)},
                              {"ttft_ms", milliseconds(report.ttft_s)},
+                             {"anchors_ms", milliseconds(receipt.anchors_s)},
+                             {"cache_ms", milliseconds(receipt.cache_s)},
+                             {"verified_ms", milliseconds(receipt.verified_s)},
+                             {"second_token_ms", milliseconds(receipt.second_token_s)},
                              {"total_ms", milliseconds(report.total_s)}});
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kv/block_table.h"
+#include "quant/plane_profile.h"
 #include "scheduler/batcher.h"
 #include "server/choice_output.h"
 #include "server/engine.h"
@@ -24,6 +25,10 @@ struct GenerationChoice {
   ChoiceOutput output;
   std::optional<FinishReason> finish;
   Clock::time_point last_token_at{};
+  std::vector<std::int32_t> drafts{};  ///< Behind `tokens`: guesses, not part of the answer.
+  std::string draft_bytes{};           ///< Their text.
+  bool drafts_changed = false;         ///< Since they were shown last.
+  int accepted = 0;                    ///< Of the drafts, by the pass under way.
 
   void finish_with(FinishReason reason) {
     finish = reason;
@@ -36,6 +41,10 @@ struct GenerationTimes {
   Clock::time_point submitted{};
   std::optional<Clock::time_point> admitted;
   std::optional<Clock::time_point> first_token;  ///< Or the prompt's scores, where nothing is generated.
+  std::optional<Clock::time_point> second_token;
+  std::optional<Clock::time_point> anchored;  ///< The stations of a transfer: the last one's, where there were several.
+  std::optional<Clock::time_point> arrived;
+  std::optional<Clock::time_point> verified;
 };
 
 struct Generation {
@@ -49,6 +58,8 @@ struct Generation {
   bool in_transfer = false;  ///< A PromptTransfer may read or write its prompt's blocks.
   int preemptions = 0;
   GenerationTimes times;
+  std::shared_ptr<const quant::PlaneProfile> profile;  ///< Of its Anchors, while it drafts.
+  Receipt receipt;                                     ///< Counts and bytes; take_receipt() adds the times.
 
   int prompt_tokens() const { return static_cast<int>(request.prompt.size()); }
   int known_tokens(int choice) const { return prompt_tokens() + static_cast<int>(at(choice).tokens.size()); }
@@ -59,14 +70,23 @@ struct Generation {
   GenerationChoice& at(int choice) { return choices[static_cast<std::size_t>(choice)]; }
   const GenerationChoice& at(int choice) const { return choices[static_cast<std::size_t>(choice)]; }
 
-  /// The token at a position of a choice's sequence.
+  /// The token at a position of a choice's sequence, drafts included.
   std::int32_t token(int choice, int position) const;
 
   /// Takes the next token of a choice: adds it to its text and finishes the choice where the rules say so.
   void add_token(int choice, TokenOutput token, std::string_view bytes);
 
+  /// A token was drafted behind the others.
+  void add_draft(int choice, std::int32_t token, std::string_view bytes);
+  /// Gives up all drafts of a choice but the first `count`.
+  void keep_drafts(int choice, int count);
+  /// Counts a choice's drafts, `accepted` of which are tokens now, and forgets them.
+  void settle_drafts(int choice);
+
   /// The update that carries what became final since the last one; nullopt when there is nothing.
   std::optional<GenerationUpdate> take_update();
+
+  Receipt make_receipt() const;
 
   /// For the metrics and the log, at the end.
   RequestReport report(const Status& error, Clock::time_point now) const;

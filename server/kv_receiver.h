@@ -31,7 +31,9 @@ class KvReceiverEvents {
   virtual void on_connected(SessionId session, const Status& status) = 0;
   virtual void on_session_lost(SessionId session, const Status& why) = 0;
   /// Every expected unit is placed; the ticket is retired already, and its sink not called any more.
-  virtual void on_complete(const transport::TicketId& ticket) = 0;
+  virtual void on_complete(const transport::TicketId& ticket, const transport::TransferBytes& bytes) = 0;
+  /// All units are placed, Residuals are missing. Once, and only where Residuals were missing at that moment.
+  virtual void on_anchored(const transport::TicketId& /*ticket*/) {}
   /// A unit did not decode, or the expectation cannot be met. The ticket is retired already.
   virtual void on_failed(const transport::TicketId& ticket, const Status& why) = 0;
   /// Answers every retire(): the sink is not called any more (nor was it after on_complete or on_failed).
@@ -48,12 +50,13 @@ struct KvReceiverOptions {
 };
 
 struct KvReceiverStats {
-  std::uint64_t bytes_placed = 0;    ///< Of live and past tickets; each byte once.
+  std::uint64_t bytes_placed = 0;  ///< Of live and past tickets, Residuals apart; each byte once.
+  std::uint64_t residual_bytes_placed = 0;
   std::uint64_t chunks_damaged = 0;  ///< Payload CRC.
   std::uint64_t chunks_duplicate = 0;
   std::uint64_t chunks_stale = 0;     ///< Of an earlier epoch, or of a ticket that was retired.
   std::uint64_t chunks_foreign = 0;   ///< Malformed, or no live ticket's.
-  std::uint64_t chunks_unplaced = 0;  ///< No landing memory was free: sent again.
+  std::uint64_t chunks_unplaced = 0;  ///< No landing memory was free, or a Residual came before its Anchor: sent again.
   std::uint64_t asked_again = 0;      ///< Units; among them such as the sender has not computed yet.
   std::uint64_t acks_sent = 0;        ///< Messages.
   int live_tickets = 0;

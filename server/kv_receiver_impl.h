@@ -56,8 +56,11 @@ class KvReceiver::Impl {
     std::uint64_t bytes[transport::kLanes] = {};
     std::int64_t flush_us = std::numeric_limits<std::int64_t>::max();
   };
-  /// A unit on its way: layer, block, part.
-  using Place = std::tuple<std::uint16_t, std::uint32_t, transport::Part>;
+  /// A unit on its way: layer, block, part, and whether it is a Residual.
+  using Place = std::tuple<std::uint16_t, std::uint32_t, transport::Part, bool>;
+  static Place place_of(const transport::UnitKey& unit) {
+    return {unit.layer, unit.block, unit.part, transport::is_residual(unit.plane)};
+  }
   struct Ticket {
     Ticket(SessionId of, const transport::TransferExpectation& expected, std::shared_ptr<UnitSink> to)
         : session(of), expectation(expected), transfer(expected), sink(std::move(to)) {}
@@ -70,6 +73,7 @@ class KvReceiver::Impl {
     std::vector<std::uint32_t> unplaced[transport::kLanes];  ///< Sequences to reject a little later.
     std::int64_t unplaced_us = 0;                            ///< When the first of them came.
     bool begun = false;
+    bool anchored = false;     ///< on_anchored was told.
     std::int64_t news_us = 0;  ///< When something new was placed, or asked for.
   };
   /// A ticket that is over. Its sender may not know it yet: chunks that still come are answered, not placed.
@@ -88,6 +92,7 @@ class KvReceiver::Impl {
   // Landing.
   void on_past_chunk(const transport::WireHeader& header);
   void on_live_chunk(Tickets::iterator it, const transport::WireHeader& header, std::span<const std::byte> payload);
+  void keep_unplaced(Ticket& ticket, const transport::WireHeader& header);
   void land(Tickets::iterator it, const transport::WireHeader& header, std::span<const std::byte> payload);
   std::optional<UnitSlots::Index> landing_slot(Ticket& ticket, const transport::WireHeader& header);
   void place(Tickets::iterator it, const transport::WireHeader& header, std::span<const std::byte> unit);

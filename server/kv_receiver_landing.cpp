@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "server/kv_receiver_impl.h"
 #include "transport/crc32c.h"
@@ -59,6 +60,7 @@ void KvReceiver::Impl::on_live_chunk(Tickets::iterator it, const WireHeader& hea
     case Verdict::kMalformed: return count(&KvReceiverStats::chunks_foreign);
     case Verdict::kStaleEpoch: return count(&KvReceiverStats::chunks_stale);
     case Verdict::kDuplicate: count(&KvReceiverStats::chunks_duplicate); break;
+    case Verdict::kEarly: keep_unplaced(ticket, header); break;
     case Verdict::kPlace: {
       if (!ticket.begun) ticket.news_us = now_us_;
       ticket.begun = true;
@@ -75,32 +77,36 @@ void KvReceiver::Impl::on_live_chunk(Tickets::iterator it, const WireHeader& hea
   if (tickets_.count(header.ticket) != 0) note_chunk(session, header);  // end() has told the sender already.
 }
 
+// The chunk is sent again, a little later.
+void KvReceiver::Impl::keep_unplaced(Ticket& ticket, const WireHeader& header) {
+  count(&KvReceiverStats::chunks_unplaced);
+  auto& unplaced = ticket.unplaced[static_cast<int>(header.lane)];
+  if (ticket.unplaced[0].empty() && ticket.unplaced[1].empty()) ticket.unplaced_us = now_us_;
+  if (unplaced.size() < kRejectedMax) unplaced.push_back(header.sequence);
+}
+
 // May end the ticket.
 void KvReceiver::Impl::land(Tickets::iterator it, const WireHeader& header, std::span<const std::byte> payload) {
   Ticket& ticket = it->second;
   std::span<const std::byte> unit = payload;
   if (header.length != header.unit_bytes) {  // Others come as one chunk and need no memory of ours.
     auto slot = landing_slot(ticket, header);
-    if (!slot) {
-      count(&KvReceiverStats::chunks_unplaced);
-      auto& unplaced = ticket.unplaced[static_cast<int>(header.lane)];
-      if (ticket.unplaced[0].empty() && ticket.unplaced[1].empty()) ticket.unplaced_us = now_us_;
-      if (unplaced.size() < kRejectedMax) unplaced.push_back(header.sequence);
-      return;
-    }
+    if (!slot) return keep_unplaced(ticket, header);
     std::memcpy(slots_.bytes(*slot).data() + header.offset, payload.data(), payload.size());
     unit = slots_.bytes(*slot).first(header.unit_bytes);
   }
-  const std::uint64_t before = ticket.transfer.bytes_placed();
+  const transport::TransferBytes before = ticket.transfer.bytes_placed();
   const bool unit_complete = ticket.transfer.placed(header);
-  count(&KvReceiverStats::bytes_placed, ticket.transfer.bytes_placed() - before);
+  const transport::TransferBytes& after = ticket.transfer.bytes_placed();
+  count(&KvReceiverStats::bytes_placed, after.units - before.units);
+  count(&KvReceiverStats::residual_bytes_placed, after.residuals - before.residuals);
   ticket.news_us = now_us_;
   if (unit_complete) place(it, header, unit);
 }
 
 // The slot in which this unit's chunks gather; nullopt: there is none for this session and lane now.
 std::optional<UnitSlots::Index> KvReceiver::Impl::landing_slot(Ticket& ticket, const WireHeader& header) {
-  const Place place{header.unit.layer, header.unit.block, header.unit.part};
+  const Place place = place_of(header.unit);
   auto found = ticket.landing.find(place);
   if (found != ticket.landing.end()) return found->second;
   auto slot = slots_.take({ticket.session, header.lane});
@@ -112,7 +118,7 @@ std::optional<UnitSlots::Index> KvReceiver::Impl::landing_slot(Ticket& ticket, c
 void KvReceiver::Impl::place(Tickets::iterator it, const WireHeader& header, std::span<const std::byte> unit) {
   Ticket& ticket = it->second;
   const Status placed = ticket.sink->place(header.unit, unit);
-  auto landed = ticket.landing.find({header.unit.layer, header.unit.block, header.unit.part});
+  auto landed = ticket.landing.find(place_of(header.unit));
   if (landed != ticket.landing.end()) {
     slots_.drop(landed->second);
     ticket.landing.erase(landed);
@@ -121,8 +127,11 @@ void KvReceiver::Impl::place(Tickets::iterator it, const WireHeader& header, std
     end(it, TicketPhase::kRetired);
     events_->on_failed(header.ticket, placed);
   } else if (ticket.transfer.complete()) {
+    const transport::TransferBytes bytes = ticket.transfer.bytes_placed();
     end(it, TicketPhase::kComplete);
-    events_->on_complete(header.ticket);
+    events_->on_complete(header.ticket, bytes);
+  } else if (ticket.transfer.awaits_residuals() && !std::exchange(ticket.anchored, true)) {
+    events_->on_anchored(header.ticket);
   }
 }
 

@@ -43,7 +43,7 @@ scheduler::BatcherLimits batcher_limits(const EngineOptions& options, const Runn
 
 Result<std::unique_ptr<LoopEngine>> LoopEngine::create(const EngineOptions& options, model::Model* model,
                                                        const text::Tokenizer* tokenizer, ThreadPool* pool) {
-  LYNX_TRY(auto runner, ModelRunner::create(model, options.kv_memory_bytes));
+  LYNX_TRY(auto runner, ModelRunner::create(model, {.kv_memory_bytes = options.kv_memory_bytes}));
   TokenText token_text = [tokenizer](std::int32_t id) {
     return tokenizer->is_control(id) ? std::string_view{} : tokenizer->token_bytes(id);
   };
@@ -57,8 +57,7 @@ Result<std::unique_ptr<LoopEngine>> LoopEngine::create(const EngineOptions& opti
   if (const int most = std::min(limits.rows_per_pass, limits.logit_rows_per_pass); options.max_running > most) {
     log_warning("max-running is lowered to what one pass can decode", {{"max_running", most}, {"wanted", options.max_running}});
   }
-  auto loop = std::make_unique<EngineLoop>(limits, max_model_len, std::move(runner), std::move(token_text), pool, options.observer,
-                                           options.transfer);
+  auto loop = std::make_unique<EngineLoop>(limits, max_model_len, std::move(runner), std::move(token_text), pool, options);
   return std::unique_ptr<LoopEngine>(new LoopEngine(std::move(loop)));
 }
 

@@ -29,6 +29,10 @@ struct EngineOptions {
   int chunk_rows_beside_decodes = 128;
   EngineObserver* observer = nullptr;  ///< Not owned; outlives the engine.
   PromptTransfer* transfer = nullptr;  ///< Same. Null: prompts are computed and used here.
+  /// Where a request does not say. Without a transfer: the view on which prompts are decoded.
+  TransferMode mode = kDefaultTransferMode;
+  GapMode gap = GapMode::kDraft;
+  int most_drafts = 64;  ///< Of a choice, between Anchors and Residuals.
 };
 
 class LoopEngine final : public Engine {

@@ -13,6 +13,7 @@
 #include "kv/kv_cache.h"
 #include "model/model_file.h"
 #include "model/numerics_fingerprint.h"
+#include "model/plane_profile_file.h"
 
 namespace lynx::server {
 namespace {
@@ -73,6 +74,11 @@ std::optional<Failure> load_node_model(const Config& config, bool for_pair, Node
   auto file = model::ModelFile::open(config.model);
   if (!file.ok()) return Failure{kExitModel, file.status()};
   if (Status status = load_text(**file, loaded); !status.ok()) return Failure{kExitModel, status.with_context(config.model)};
+  std::string profile_source;
+  auto profile = model::load_plane_profile(config.plane_profile, config.model, (*file)->config(), &profile_source);
+  if (!profile.ok()) return Failure{kExitUsage, profile.status().with_context("--plane-profile")};
+  loaded->profile = std::move(profile).value();
+  log_debug("plane profile", {{"source", profile_source}});
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   loaded->pool = std::make_unique<ThreadPool>(config.threads > 0 ? config.threads : cores);
   auto model = model::Model::load(**file, *isa, loaded->pool.get());

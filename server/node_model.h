@@ -15,6 +15,7 @@
 #include "device/thread_pool.h"
 #include "model/model.h"
 #include "model/model_identity.h"
+#include "quant/plane_profile.h"
 #include "server/config.h"
 #include "server/engine_runner.h"
 #include "text/chat_template.h"
@@ -44,6 +45,7 @@ struct NodeModel {
   std::unique_ptr<model::Model> model;
   std::optional<model::ModelIdentity> identity;  ///< Where it was asked for.
   std::string numerics;                          ///< Fingerprint; same.
+  quant::PlaneProfile profile;
 
   TokenText token_text() const;  ///< Borrows the tokenizer.
 };

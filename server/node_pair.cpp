@@ -20,7 +20,7 @@ v1::NodeHello node_hello(const NodeModel& model, int max_model_len) {
   hello.set_layers(static_cast<std::uint32_t>(shape.layers));
   hello.set_kv_heads(static_cast<std::uint32_t>(shape.kv_heads));
   hello.set_head_dim(static_cast<std::uint32_t>(shape.head_dim));
-  for (const TransferMode mode : {TransferMode::kBf16, TransferMode::kLossless}) {
+  for (const TransferMode mode : kTransferModes) {
     hello.add_transfers(std::string(transfer_mode_name(mode)));
   }
   hello.set_numerics(model.numerics);

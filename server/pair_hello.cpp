@@ -47,6 +47,10 @@ Status check_compatible(const v1::NodeHello& ours, const v1::NodeHello& theirs) 
     return {Code::kFailedPrecondition,
             fmt::format("lanes: {} addresses, there must be {}", theirs.lanes_size(), transport::kLanes)};
   }
+  for (const std::uint32_t layer : theirs.wide_k_layers()) {
+    if (layer < ours.layers()) continue;
+    return {Code::kFailedPrecondition, fmt::format("wide_k_layers: {} of {} layers", layer, ours.layers())};
+  }
   for (const std::string& mode : ours.transfers()) {
     if (std::find(theirs.transfers().begin(), theirs.transfers().end(), mode) == theirs.transfers().end()) {
       return {Code::kFailedPrecondition, fmt::format("transfers: the peer lacks {}", mode)};
@@ -61,6 +65,18 @@ void add_data_plane(const transport::Link& link, v1::NodeHello* ours) {
   ours->set_boot(boot);
   ours->set_ucx_version(link.library_version());
   for (const std::string& lane : link.address().lanes) ours->add_lanes(lane);
+}
+
+void add_profile(const quant::PlaneProfile& profile, v1::NodeHello* hello) {
+  for (std::uint32_t layer = 0; layer < hello->layers(); ++layer) {
+    if (profile.is_wide_k(static_cast<int>(layer))) hello->add_wide_k_layers(layer);
+  }
+}
+
+quant::PlaneProfile profile_of(const v1::NodeHello& hello) {
+  quant::PlaneProfile profile{.wide_k = std::vector<bool>(hello.layers())};
+  for (const std::uint32_t layer : hello.wide_k_layers()) profile.wide_k.at(layer) = true;
+  return profile;
 }
 
 Status check_transport(const std::string& required, const transport::LinkInfo& used) {

@@ -88,7 +88,7 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
   if (auto failure = load_node_model(config, true, &node->model)) return failure;
   const NodeModel& model = node->model;
   metrics.set_model({.name = model.names.front(), .isa = std::string(isa_name(model.isa)), .kv_block_tokens = kv::kBlockTokens});
-  auto runner = ModelRunner::create(model.model.get(), config.kv_memory_bytes);
+  auto runner = ModelRunner::create(model.model.get(), {.kv_memory_bytes = config.kv_memory_bytes});
   if (!runner.ok()) return engine_failure(runner.status());
   auto secret = pair_secret(config);
   if (!secret.ok()) return Failure{kExitUsage, secret.status()};
@@ -98,7 +98,9 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
   auto prompts = PromptServer::create({.secret = std::move(secret).value(),
                                        .require_transport = config.require_transport,
                                        .hello = node_hello(model, model.model->config().context),
-                                       .isa = model.isa},
+                                       .isa = model.isa,
+                                       .profile = model.profile,
+                                       .residual_window_bytes = static_cast<std::uint64_t>(config.test_residual_window_bytes)},
                                       node->link.get(), &(*runner)->cache());
   if (!prompts.ok()) return Failure{kExitRuntime, prompts.status()};
   node->prompts = std::move(prompts).value();

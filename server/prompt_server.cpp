@@ -20,8 +20,10 @@ PromptServer::PromptServer(PromptServerOptions options, transport::Link* link, k
 
 Result<std::unique_ptr<PromptServer>> PromptServer::create(PromptServerOptions options, transport::Link* link, kv::KvCache* cache) {
   add_data_plane(*link, &options.hello);
+  add_profile(options.profile, &options.hello);
   std::unique_ptr<PromptServer> self(new PromptServer(std::move(options), link, cache));
-  const KvSenderOptions sender{.unit_bytes_max = largest_unit_bytes(cache->shape())};
+  KvSenderOptions sender{.unit_bytes_max = largest_unit_bytes(cache->shape())};
+  if (self->options_.residual_window_bytes > 0) sender.background_window_bytes = self->options_.residual_window_bytes;
   LYNX_TRY(self->sender_, KvSender::create(sender, link, self.get()));
   link->start(self->sender_.get());
   return self;
@@ -70,24 +72,26 @@ void PromptServer::begin(const Generation& generation, std::span<const kv::Block
   if (!ticket.cache || ticket.unwanted) return;
   ticket.sending = true;
   const std::uint32_t unit_bytes = largest_unit_bytes(cache_->shape());
+  const PromptCoding coding{.mode = ticket.mode, .profile = options_.profile, .isa = options_.isa};
   const PromptBlocks prompt{.cache = cache_, .blocks = {blocks.begin(), blocks.end()}, .tokens = generation.prompt_tokens()};
   sender_->open({.session = key.session,
                  .ticket = ticket.wire,
                  .secret = ticket.secret,
                  .unit_bytes_max = unit_bytes,
                  .expected_bytes = prompt_cache_bytes(cache_->shape(), prompt.tokens)},
-                make_cache_source(prompt, ticket.mode, options_.isa));
-  outgoing_.emplace(generation.id, Outgoing{ticket.wire, prompt.tokens});
+                make_cache_source(prompt, coding));
+  outgoing_.emplace(generation.id, Outgoing{ticket.wire, prompt.tokens, coding});
 }
 
 void PromptServer::layer_stored(int layer, std::span<const scheduler::PassItem> pass) {
   for (const scheduler::PassItem& item : pass) {
     const auto it = outgoing_.find(item.sequence.request);
     if (it == outgoing_.end() || item.kind != scheduler::PassKind::kPrefill) continue;
-    const auto& [ticket, prompt_tokens] = it->second;
+    const auto& [ticket, prompt_tokens, coding] = it->second;
     const int end = item.start + item.count;
-    auto units = completed_units(layer, item.start, end, prompt_tokens);
-    if (!units.empty()) sender_->add_units(ticket, Lane::kHigh, std::move(units));
+    auto units = completed_units(layer, item.start, end, prompt_tokens, coding);
+    if (!units.first.empty()) sender_->add_units(ticket, Lane::kHigh, std::move(units.first));
+    if (!units.residuals.empty()) sender_->add_units(ticket, Lane::kBackground, std::move(units.residuals));
     if (end == prompt_tokens && layer + 1 == cache_->shape().layers) sender_->finish(ticket);
   }
 }

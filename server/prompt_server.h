@@ -15,6 +15,8 @@
 #include "common/status.h"
 #include "device/isa.h"
 #include "kv/kv_cache.h"
+#include "quant/plane_profile.h"
+#include "server/cache_units.h"
 #include "server/engine.h"
 #include "server/kv_sender.h"
 #include "server/pair_server.h"
@@ -28,6 +30,8 @@ struct PromptServerOptions {
   std::string require_transport;  ///< Not empty: a data plane over another one is refused.
   v1::NodeHello hello;            ///< Ours; lanes, UCX version and boot are filled in.
   Isa isa = Isa::kPortable;
+  quant::PlaneProfile profile;              ///< Of the model; told in the hello.
+  std::uint64_t residual_window_bytes = 0;  ///< Most unacknowledged bytes of Residuals to one peer; 0: KvSender's own limit.
 };
 
 struct PromptServerStats {
@@ -73,7 +77,7 @@ class PromptServer final : public PromptTransfer, private PairServerEvents, priv
     std::string request_id;    ///< Of the engine's request.
     transport::TicketId wire;  ///< As the data plane knows it.
     transport::TicketSecret secret{};
-    TransferMode mode = TransferMode::kLossless;
+    TransferMode mode = kDefaultTransferMode;
     bool cache = false;
     scheduler::RequestId engine_id = 0;  ///< 0: not admitted yet.
     bool engine_done = false;
@@ -129,6 +133,7 @@ class PromptServer final : public PromptTransfer, private PairServerEvents, priv
   struct Outgoing {
     transport::TicketId ticket;
     int prompt_tokens;
+    PromptCoding coding;
   };
   std::map<scheduler::RequestId, Outgoing> outgoing_;
   std::map<scheduler::RequestId, Key> engine_ids_;  ///< Same.

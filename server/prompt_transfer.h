@@ -4,13 +4,16 @@
 // prefill node they are computed here and go elsewhere. The engine calls it on its own thread; answers come back as TransferEvents.
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/status.h"
 #include "kv/block_pool.h"
+#include "quant/plane_profile.h"
 #include "scheduler/batcher.h"
 #include "server/engine.h"
+#include "transport/transfer_receiver.h"
 
 namespace lynx::server {
 
@@ -20,6 +23,8 @@ struct Generation;
 struct TransferEvent {
   enum class Kind {
     kFirstTokens,  ///< The prefill node chose the first token of every choice.
+    kAnchored,     ///< All Anchors of the cache are there, Residuals are not.
+    kAnchorsLost,  ///< They will be overwritten once anchors_let_go() answers.
     kArrived,      ///< The prompt's cache is complete in the request's blocks; the first tokens came before.
     kReleased,     ///< Nothing reads or writes the request's blocks any more. Answers end().
     kFailed,       ///< No cache will come.
@@ -30,6 +35,9 @@ struct TransferEvent {
   std::vector<TokenOutput> first_tokens{};   ///< [choice]; nothing where max_tokens is 0.
   std::vector<TokenOutput> prompt_scores{};  ///< Of positions 1 …, where they were asked for.
   bool same_numerics = true;                 ///< The prefill node's numerics fingerprint is ours: its tokens must be ours.
+  std::shared_ptr<const quant::PlaneProfile> profile{};  ///< kAnchored: of the Anchors.
+  TransferMode mode = kDefaultTransferMode;              ///< kAnchored, kArrived.
+  transport::TransferBytes bytes{};                      ///< kArrived.
 };
 
 class PromptTransfer {
@@ -51,6 +59,9 @@ class PromptTransfer {
   /// The engine is done with the request: it ended (`why` is OK), failed or was cancelled (`why` says so) or gave up its blocks
   /// (CANCELLED).
   virtual void end(scheduler::RequestId id, const Status& why) = 0;
+
+  /// Answers kAnchorsLost: nobody reads the request's Anchors. Decode node only.
+  virtual void anchors_let_go(scheduler::RequestId /*id*/) {}
 };
 
 }  // namespace lynx::server

@@ -15,10 +15,11 @@ namespace lynx::server {
 using scheduler::TicketCommand;
 using transport::TicketId;
 
-RemotePrompts::RemotePrompts(RemotePromptsOptions options, transport::Link* link, kv::KvCache* cache)
+RemotePrompts::RemotePrompts(RemotePromptsOptions options, transport::Link* link, kv::KvCache* cache, kv::AnchorCache* anchors)
     : options_(std::move(options)),
       link_(link),
       cache_(cache),
+      anchors_(anchors),
       desk_({.nodes = static_cast<int>(options_.nodes.size())}),
       nodes_(options_.nodes.size()),
       next_probe_(std::uint64_t{1} << 63),  // Tickets count from 1: the two never meet.
@@ -30,9 +31,9 @@ RemotePrompts::RemotePrompts(RemotePromptsOptions options, transport::Link* link
 }
 
 Result<std::unique_ptr<RemotePrompts>> RemotePrompts::create(RemotePromptsOptions options, transport::Link* link,
-                                                             kv::KvCache* cache) {
+                                                             kv::KvCache* cache, kv::AnchorCache* anchors) {
   add_data_plane(*link, &options.hello);
-  std::unique_ptr<RemotePrompts> self(new RemotePrompts(std::move(options), link, cache));
+  std::unique_ptr<RemotePrompts> self(new RemotePrompts(std::move(options), link, cache, anchors));
   const KvReceiverOptions receiver{.unit_bytes_max = largest_unit_bytes(cache->shape())};
   LYNX_TRY(self->receiver_, KvReceiver::create(receiver, link, self.get()));
   PairClientEvents* const client_events = self.get();
@@ -126,7 +127,7 @@ void RemotePrompts::carry_out(const TicketCommand& command) {
     case Kind::kIssue: return issue(command);
     case Kind::kCancel: return tell(command, false);
     case Kind::kRelease: return tell(command, true);
-    case Kind::kRetire: return retire(command.ticket);
+    case Kind::kRetire: return retire(command);
     case Kind::kArrived: return notify(command.request, TransferEvent::Kind::kArrived);
     case Kind::kReleased: return notify(command.request, TransferEvent::Kind::kReleased);
     case Kind::kFailed: return notify(command.request, TransferEvent::Kind::kFailed, command.why);
@@ -141,14 +142,12 @@ void RemotePrompts::issue(const TicketCommand& command) {
   order.ticket.set_number(command.ticket);
   order.ticket.set_secret(secret);
   if (order.ticket.cache()) {
-    receiver_->expect(node.session,
-                      {.ticket = {options_.hello.boot(), command.ticket},
-                       .secret = to_ticket_secret(secret),
-                       .layers = cache_->shape().layers,
-                       .blocks = static_cast<int>(order.prompt.blocks.size()),
-                       .planes = planes_of(order.mode),
-                       .unit_bytes_max = largest_unit_bytes(cache_->shape())},
-                      make_cache_sink(order.prompt, options_.isa));
+    order.profile = node.profile;
+    const PromptCoding coding{.mode = order.mode, .profile = *node.profile, .isa = options_.isa};
+    auto expectation = expect_units(cache_->shape(), order.prompt.tokens, coding);
+    expectation.ticket = {options_.hello.boot(), command.ticket};
+    expectation.secret = to_ticket_secret(secret);
+    receiver_->expect(node.session, std::move(expectation), make_cache_sink(order.prompt, coding, anchors_, options_.draft_noise));
   }
   log_debug("ticket", {{"request_id", order.ticket.request_id()},
                        {"ticket", command.ticket},
@@ -173,18 +172,35 @@ void RemotePrompts::send(int node, v1::DecodeMessage message) {
   clients_[index]->send(nodes_[index].connection, std::move(message));
 }
 
+// While the engine may read the Anchors no other transfer may write them: it is asked to stop first.
+void RemotePrompts::retire(const TicketCommand& command) {
+  const auto order = orders_.find(command.request);
+  if (order == orders_.end() || !order->second.anchored) return retire(command.ticket);
+  post_({.kind = TransferEvent::Kind::kAnchorsLost, .request = command.request});
+}
+
+void RemotePrompts::anchors_let_go(scheduler::RequestId id) {
+  events_.post([this, id] {
+    const auto order = orders_.find(id);
+    if (order == orders_.end() || !std::exchange(order->second.anchored, false)) return;
+    retire(order->second.number);
+  });
+}
+
 void RemotePrompts::retire(scheduler::TicketNumber ticket) {
   receiver_->retire({options_.hello.boot(), ticket});  // Also where nothing was expected: it answers all the same.
 }
 
 void RemotePrompts::notify(scheduler::RequestNumber request, TransferEvent::Kind kind, Status why) {
+  TransferEvent event{.kind = kind, .request = request, .why = std::move(why)};
   if (kind == TransferEvent::Kind::kFailed) {
     const std::lock_guard lock(shown_mutex_);
     ++stats_.tickets_failed;
-  } else {
-    orders_.erase(request);
+  } else if (const auto order = orders_.extract(request); !order.empty()) {
+    event.mode = order.mapped().mode;
+    event.bytes = order.mapped().bytes;
   }
-  post_({.kind = kind, .request = request, .why = std::move(why)});
+  post_(std::move(event));
 }
 
 void RemotePrompts::take_first_tokens(int index, const v1::FirstTokens& message) {
@@ -200,11 +216,21 @@ void RemotePrompts::take_first_tokens(int index, const v1::FirstTokens& message)
   desk_.first_tokens(message.number(), &commands_);
 }
 
-void RemotePrompts::transfer_complete(std::uint64_t number) {
+void RemotePrompts::transfer_anchored(std::uint64_t number) {
+  const auto request = desk_.request_of(number);
+  if (!request) return;  // It was cancelled at that moment.
+  Order& order = orders_.at(*request);
+  if (order.number != number) return;
+  order.anchored = true;
+  post_({.kind = TransferEvent::Kind::kAnchored, .request = *request, .profile = order.profile, .mode = order.mode});
+}
+
+void RemotePrompts::transfer_complete(std::uint64_t number, const transport::TransferBytes& bytes) {
   {
     const std::lock_guard lock(shown_mutex_);
     ++stats_.caches_arrived;
   }
+  if (const auto request = desk_.request_of(number)) orders_.at(*request).bytes = bytes;
   desk_.arrived(number, &commands_);
   carry_out();
 }
@@ -215,11 +241,15 @@ void RemotePrompts::transfer_failed(std::uint64_t number, const Status& why) {
   carry_out();
 }
 
-void RemotePrompts::on_complete(const TicketId& ticket) {
-  events_.post([this, number = ticket.request] {
+void RemotePrompts::on_complete(const TicketId& ticket, const transport::TransferBytes& bytes) {
+  events_.post([this, number = ticket.request, bytes] {
     if (const auto index = by_probe(number)) return probe_done(*index, {});
-    transfer_complete(number);
+    transfer_complete(number, bytes);
   });
+}
+
+void RemotePrompts::on_anchored(const TicketId& ticket) {
+  events_.post([this, number = ticket.request] { transfer_anchored(number); });
 }
 
 void RemotePrompts::on_failed(const TicketId& ticket, const Status& why) {

@@ -29,11 +29,12 @@ namespace lynx::server {
 struct RemotePromptsOptions {
   std::vector<std::string> nodes;  ///< HOST:PORT of each prefill node's control plane.
   std::string secret;
-  TransferMode transfer = TransferMode::kLossless;  ///< Where a request does not say.
-  std::string require_transport;                    ///< Not empty: a data plane over another one is refused.
+  TransferMode transfer = kDefaultTransferMode;  ///< Where a request does not say.
+  std::string require_transport;                 ///< Not empty: a data plane over another one is refused.
   int vocabulary = 0;
   v1::NodeHello hello;  ///< Ours; lanes, UCX version and boot are filled in.
   Isa isa = Isa::kPortable;
+  double draft_noise = 0;  ///< For tests: make_cache_sink().
 };
 
 /// One prefill node as /health and /metrics show it.
@@ -60,8 +61,9 @@ struct RemotePromptsStats {
 
 class RemotePrompts final : public PromptTransfer, private PairClientEvents, private KvReceiverEvents {
  public:
-  /// `link` (not started yet) and `cache` are not owned and outlive it. Nothing runs before start().
-  static Result<std::unique_ptr<RemotePrompts>> create(RemotePromptsOptions options, transport::Link* link, kv::KvCache* cache);
+  /// `link` (not started yet), `cache` and `anchors` are not owned and outlive it. Nothing runs before start().
+  static Result<std::unique_ptr<RemotePrompts>> create(RemotePromptsOptions options, transport::Link* link, kv::KvCache* cache,
+                                                       kv::AnchorCache* anchors);
   ~RemotePrompts() override;  ///< stop().
 
   /// `on_ready` hears, on a thread of its own, whenever the first node came up or the last one went.
@@ -79,14 +81,18 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   void begin(const Generation& generation, std::span<const kv::BlockId> blocks) override;
   void layer_stored(int, std::span<const scheduler::PassItem>) override {}
   void end(scheduler::RequestId id, const Status& why) override;
+  void anchors_let_go(scheduler::RequestId id) override;
 
  private:
   /// A request's prompt, for as many tickets as it takes.
   struct Order {
     v1::Ticket ticket;
-    TransferMode mode = TransferMode::kLossless;
+    TransferMode mode = kDefaultTransferMode;
     PromptBlocks prompt;
-    scheduler::TicketNumber number = 0;  ///< Of the last ticket; 0: none yet.
+    scheduler::TicketNumber number = 0;                  ///< Of the last ticket; 0: none yet.
+    std::shared_ptr<const quant::PlaneProfile> profile;  ///< Of that ticket's node.
+    bool anchored = false;                               ///< The engine may read the Anchors of that ticket.
+    transport::TransferBytes bytes;                      ///< Of the cache that arrived.
   };
   /// One prefill node. A session is one connection to it, control and data plane together.
   struct Node {
@@ -98,9 +104,10 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
     std::uint64_t heard = 0;          ///< Chunks.
     std::int64_t quiet_since_us = 0;  ///< Since then it owes data, and sent none.
     bool same_numerics = false;
+    std::shared_ptr<const quant::PlaneProfile> profile;
   };
 
-  RemotePrompts(RemotePromptsOptions options, transport::Link* link, kv::KvCache* cache);
+  RemotePrompts(RemotePromptsOptions options, transport::Link* link, kv::KvCache* cache, kv::AnchorCache* anchors);
 
   // PairClientEvents
   v1::NodeHello hello() override { return options_.hello; }
@@ -111,7 +118,8 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   // KvReceiverEvents
   void on_connected(SessionId session, const Status& status) override;
   void on_session_lost(SessionId session, const Status& why) override;
-  void on_complete(const transport::TicketId& ticket) override;
+  void on_complete(const transport::TicketId& ticket, const transport::TransferBytes& bytes) override;
+  void on_anchored(const transport::TicketId& ticket) override;
   void on_failed(const transport::TicketId& ticket, const Status& why) override;
   void on_retired(const transport::TicketId& ticket) override;
 
@@ -122,6 +130,7 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   void issue(const scheduler::TicketCommand& command);
   void tell(const scheduler::TicketCommand& command, bool release);
   void send(int node, v1::DecodeMessage message);
+  void retire(const scheduler::TicketCommand& command);
   void retire(scheduler::TicketNumber ticket);
   void notify(scheduler::RequestNumber request, TransferEvent::Kind kind, Status why = {});
 
@@ -133,7 +142,8 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   void node_lost(int index, const Status& why);
   void take_message(int index, const v1::PrefillMessage& message);
   void take_first_tokens(int index, const v1::FirstTokens& message);
-  void transfer_complete(std::uint64_t number);
+  void transfer_anchored(std::uint64_t number);
+  void transfer_complete(std::uint64_t number, const transport::TransferBytes& bytes);
   void transfer_failed(std::uint64_t number, const Status& why);
   std::optional<int> by_session(SessionId session) const;  ///< The node's index.
   std::optional<int> by_probe(std::uint64_t number) const;
@@ -143,6 +153,7 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   RemotePromptsOptions options_;
   transport::Link* const link_;
   kv::KvCache* const cache_;
+  kv::AnchorCache* const anchors_;
   std::function<void(TransferEvent)> post_;
   std::function<void(bool)> on_ready_;
   bool ready_ = false;

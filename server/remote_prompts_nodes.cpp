@@ -52,7 +52,10 @@ void RemotePrompts::on_session_lost(SessionId session, const Status& why) {
 
 void RemotePrompts::node_greeted(int index, ConnectionId connection, const v1::NodeHello& peer) {
   Node& node = nodes_[static_cast<std::size_t>(index)];
-  node = {.session = next_session_++, .connection = connection, .same_numerics = same_numerics(options_.hello, peer)};
+  node = {.session = next_session_++,
+          .connection = connection,
+          .same_numerics = same_numerics(options_.hello, peer),
+          .profile = std::make_shared<const quant::PlaneProfile>(profile_of(peer))};
   const std::string& address = options_.nodes[static_cast<std::size_t>(index)];
   log_info("prefill node greeted", {{"node", address},
                                     {"model", peer.model()},

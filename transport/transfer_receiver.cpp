@@ -18,21 +18,32 @@ std::string_view verdict_name(Verdict verdict) {
     case Verdict::kStaleEpoch: return "stale epoch";
     case Verdict::kForeign: return "foreign";
     case Verdict::kMalformed: return "malformed";
+    case Verdict::kEarly: return "early";
   }
   return "unknown";
 }
 
 TransferReceiver::TransferReceiver(TransferExpectation expectation) : expectation_(std::move(expectation)) {
-  units_expected_ = static_cast<std::size_t>(expectation_.layers) * static_cast<std::size_t>(expectation_.blocks) * kParts;
-  units_.resize(units_expected_);
+  units_per_step_ = static_cast<std::size_t>(expectation_.layers) * static_cast<std::size_t>(expectation_.blocks) * kParts;
+  expectation_.residuals.resize(expectation_.residual_planes.empty() ? 0 : units_per_step_);
+  residuals_expected_ = static_cast<std::size_t>(std::count(expectation_.residuals.begin(), expectation_.residuals.end(), true));
+  units_.resize(residuals_expected_ == 0 ? units_per_step_ : 2 * units_per_step_);
+}
+
+bool TransferReceiver::expects(std::size_t index) const {
+  return index < units_per_step_ || expectation_.residuals[index - units_per_step_];
 }
 
 std::optional<std::size_t> TransferReceiver::index_of(const UnitKey& unit) const {
   if (unit.layer >= expectation_.layers || unit.block >= static_cast<std::uint32_t>(expectation_.blocks)) return std::nullopt;
-  if (std::find(expectation_.planes.begin(), expectation_.planes.end(), unit.plane) == expectation_.planes.end())
-    return std::nullopt;
-  return (static_cast<std::size_t>(unit.layer) * static_cast<std::size_t>(expectation_.blocks) + unit.block) * kParts +
-         static_cast<std::size_t>(unit.part);
+  const bool residual = is_residual(unit.plane);
+  const std::vector<Plane>& planes = residual ? expectation_.residual_planes : expectation_.planes;
+  if (std::find(planes.begin(), planes.end(), unit.plane) == planes.end()) return std::nullopt;
+  const std::size_t index =
+      (static_cast<std::size_t>(unit.layer) * static_cast<std::size_t>(expectation_.blocks) + unit.block) * kParts +
+      static_cast<std::size_t>(unit.part) + (residual ? units_per_step_ : 0);
+  if (index >= units_.size() || !expects(index)) return std::nullopt;
+  return index;
 }
 
 Verdict TransferReceiver::judge(const WireHeader& header) {
@@ -41,9 +52,12 @@ Verdict TransferReceiver::judge(const WireHeader& header) {
   auto index = index_of(header.unit);
   if (!index || header.unit_bytes == 0 || header.unit_bytes > expectation_.unit_bytes_max) return Verdict::kMalformed;
   if (header.length == 0 || std::uint64_t{header.offset} + header.length > header.unit_bytes) return Verdict::kMalformed;
+  const bool residual = is_residual(header.unit.plane);
+  if (residual && header.lane != Lane::kBackground) return Verdict::kMalformed;
   UnitState& unit = units_[*index];
   if (unit.bytes != 0 && (unit.bytes != header.unit_bytes || unit.plane != header.unit.plane)) return Verdict::kMalformed;
   if (header.epoch > epoch_) begin_epoch(header.epoch);
+  if (residual && !is_complete(units_[*index - units_per_step_])) return Verdict::kEarly;
   unit.bytes = header.unit_bytes;
   unit.plane = header.unit.plane;
   auto after = unit.ranges.upper_bound(header.offset);
@@ -73,10 +87,11 @@ bool TransferReceiver::placed(const WireHeader& header) {
   }
   unit.ranges.emplace(start, end);
   unit.placed += header.length - already;
-  bytes_placed_ += header.length - already;
+  const bool residual = is_residual(header.unit.plane);
+  (residual ? bytes_placed_.residuals : bytes_placed_.units) += header.length - already;
   acknowledge(header.lane, header.sequence);
   if (unit.placed != unit.bytes) return false;
-  ++units_complete_;
+  ++complete_[residual ? 1 : 0];
   return true;
 }
 
@@ -87,18 +102,18 @@ void TransferReceiver::begin_epoch(std::uint32_t epoch) {
 
 UnitKey TransferReceiver::key_of(std::size_t index) const {
   const auto blocks = static_cast<std::size_t>(expectation_.blocks);
-  const std::size_t row = index / kParts;
+  const std::size_t row = index % units_per_step_ / kParts;
   const UnitState& unit = units_[index];
-  return {static_cast<std::uint16_t>(row / blocks), static_cast<Part>(index % kParts),
-          unit.bytes != 0 ? unit.plane : expectation_.planes.front(), static_cast<std::uint32_t>(row % blocks)};
+  const Plane guess = (index < units_per_step_ ? expectation_.planes : expectation_.residual_planes).front();
+  return {static_cast<std::uint16_t>(row / blocks), static_cast<Part>(index % kParts), unit.bytes != 0 ? unit.plane : guess,
+          static_cast<std::uint32_t>(row % blocks)};
 }
 
 std::vector<UnitKey> TransferReceiver::missing(std::size_t limit) {
   std::vector<UnitKey> keys;
   std::size_t index = missing_from_;
   for (std::size_t seen = 0; seen < units_.size() && keys.size() < limit; ++seen) {
-    const UnitState& unit = units_[index];
-    if (unit.bytes == 0 || unit.placed != unit.bytes) keys.push_back(key_of(index));
+    if (expects(index) && !is_complete(units_[index])) keys.push_back(key_of(index));
     index = (index + 1) % units_.size();
   }
   missing_from_ = index;

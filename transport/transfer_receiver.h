@@ -22,6 +22,16 @@ struct TransferExpectation {
   int blocks = 0;
   std::vector<Plane> planes;         ///< Allowed alternatives: a unit comes in exactly one of them.
   std::uint32_t unit_bytes_max = 0;  ///< Landing memory of one unit.
+  /// Units that come in two steps: their Residual follows on the background lane. [layer][block][part], K first; empty: none.
+  std::vector<bool> residuals{};
+  std::vector<Plane> residual_planes{};  ///< Allowed alternatives, all of them Residuals.
+};
+
+/// Payload bytes of a ticket, each counted once.
+struct TransferBytes {
+  std::uint64_t units = 0;      ///< What comes first, or alone.
+  std::uint64_t residuals = 0;  ///< What comes behind.
+  std::uint64_t all() const { return units + residuals; }
 };
 
 /// What to do with a chunk. Everything but kPlace leaves memory untouched; kPlace and kDuplicate are acknowledged.
@@ -30,7 +40,8 @@ enum class Verdict {
   kDuplicate,   ///< Its bytes are there already.
   kStaleEpoch,  ///< Of an earlier epoch of this ticket: dropped without a word.
   kForeign,     ///< Wrong ticket, boot or secret: dropped, counted.
-  kMalformed,   ///< A unit, size or range that the ticket does not allow: dropped, counted.
+  kMalformed,   ///< A unit, lane, size or range that the ticket does not allow: dropped, counted.
+  kEarly,       ///< A Residual whose Anchor is not complete: to be sent again later.
 };
 std::string_view verdict_name(Verdict verdict);
 
@@ -47,11 +58,13 @@ class TransferReceiver {
 
   std::uint32_t epoch() const { return epoch_; }
 
-  bool complete() const { return units_complete_ == units_expected_; }
+  bool complete() const { return complete_[0] == units_per_step_ && complete_[1] == residuals_expected_; }
+  /// All that comes first is there, and Residuals are missing.
+  bool awaits_residuals() const { return complete_[0] == units_per_step_ && complete_[1] < residuals_expected_; }
   /// Units not yet complete, at most `limit` of them, in order: what to ask for again. The next call goes on behind the last one,
   /// round and round, so that units which were not sent yet hide nothing.
   std::vector<UnitKey> missing(std::size_t limit);
-  std::uint64_t bytes_placed() const { return bytes_placed_; }
+  const TransferBytes& bytes_placed() const { return bytes_placed_; }
 
   /// Acknowledgements not yet taken, as ranges per lane, at most `limit` of them; they are removed. Those of a sender that does not
   /// let them be sent are kept up to a bound.
@@ -65,7 +78,9 @@ class TransferReceiver {
     std::uint32_t placed = 0;
     std::map<std::uint32_t, std::uint32_t> ranges;  ///< Placed [start, end), disjoint and merged.
   };
+  static bool is_complete(const UnitState& unit) { return unit.bytes != 0 && unit.placed == unit.bytes; }
 
+  bool expects(std::size_t index) const;
   std::optional<std::size_t> index_of(const UnitKey& unit) const;
   UnitKey key_of(std::size_t index) const;
   void begin_epoch(std::uint32_t epoch);
@@ -73,11 +88,12 @@ class TransferReceiver {
 
   TransferExpectation expectation_;
   std::uint32_t epoch_ = 0;
-  std::vector<UnitState> units_;  ///< [layer][block][part]
-  std::size_t units_expected_ = 0;
-  std::size_t units_complete_ = 0;
+  std::vector<UnitState> units_;  ///< [layer][block][part], then their Residuals in the same order.
+  std::size_t units_per_step_ = 0;
+  std::size_t residuals_expected_ = 0;
+  std::size_t complete_[2] = {};  ///< Units, Residuals.
   std::size_t missing_from_ = 0;  ///< Where the next missing() begins.
-  std::uint64_t bytes_placed_ = 0;
+  TransferBytes bytes_placed_;
   std::vector<SequenceRange> acks_[kLanes];
 };
 

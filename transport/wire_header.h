@@ -25,8 +25,20 @@ inline constexpr int kLanes = 2;
 enum class MessageKind : std::uint8_t { kData = 1, kAck = 2 };
 enum class Part : std::uint8_t { kK = 0, kV = 1 };
 
-/// What a unit's bytes are. PROGRESSIVE adds its planes behind these.
-enum class Plane : std::uint8_t { kBf16 = 0, kLossless = 1 };
+/// What a unit's bytes are (docs/plane_format.md).
+enum class Plane : std::uint8_t {
+  kBf16 = 0,
+  kLossless = 1,
+  kAnchor = 2,
+  kInt8 = 3,  ///< Anchor and int8 Residual in one unit.
+  // What an Anchor lacks: a unit of its own, after the Anchor of the same values.
+  kInt8Residual = 4,
+  kExactResidual = 5,
+  kBf16Residual = 6,  ///< The values themselves, where an exact Residual does not pay.
+};
+constexpr bool is_residual(Plane plane) {
+  return plane == Plane::kInt8Residual || plane == Plane::kExactResidual || plane == Plane::kBf16Residual;
+}
 
 /// 128 random bits that only the two nodes of a ticket know.
 using TicketSecret = std::array<std::uint8_t, 16>;

@@ -32,7 +32,7 @@ struct ReceiverCounts final : server::KvReceiverEvents {
   std::atomic<int> connected{0}, complete{0}, failed{0}, retired{0};
   void on_connected(server::SessionId, const Status&) override { ++connected; }
   void on_session_lost(server::SessionId, const Status&) override {}
-  void on_complete(const TicketId&) override { ++complete; }
+  void on_complete(const TicketId&, const TransferBytes&) override { ++complete; }
   void on_failed(const TicketId&, const Status&) override { ++failed; }
   void on_retired(const TicketId&) override { ++retired; }
 };

@@ -100,7 +100,7 @@ void PairWorld::Decode::node_lost(SessionId session, std::size_t index) {
 void PairWorld::Decode::on_session_lost(SessionId session, const Status&) {
   world_->end_session(session);
 }
-void PairWorld::Decode::on_complete(const TicketId& ticket) {
+void PairWorld::Decode::on_complete(const TicketId& ticket, const transport::TransferBytes&) {
   desk_.arrived(ticket.request, &commands_);
   carry_out();
 }

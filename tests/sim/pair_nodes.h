@@ -48,7 +48,7 @@ class PairWorld::Decode final : public server::KvReceiverEvents {
 
   void on_connected(server::SessionId session, const Status& status) override;
   void on_session_lost(server::SessionId session, const Status& why) override;
-  void on_complete(const transport::TicketId& ticket) override;
+  void on_complete(const transport::TicketId& ticket, const transport::TransferBytes&) override;
   void on_failed(const transport::TicketId& ticket, const Status& why) override;
   void on_retired(const transport::TicketId& ticket) override;
 

@@ -139,7 +139,7 @@ class Simulation {
         if (!byte) return false;
       }
     }
-    return receiver_.bytes_placed() == total && done_.size() == bytes_left_.size() && sender_.begun_bytes() == 0 &&
+    return receiver_.bytes_placed().all() == total && done_.size() == bytes_left_.size() && sender_.begun_bytes() == 0 &&
            sender_.acked_bytes() == total && sender_.in_flight_bytes() == 0;
   }
 

@@ -1,0 +1,87 @@
+"""Progressive transfers: whatever was drafted, accepted or rolled back, the text is the one that a node alone gives on the mode's full view.
+
+The Residuals of the pair are slowed down, so that there is time to draft. LYNX_TEST_LONG=1 runs the whole matrix; LYNX_TEST_SEED another one.
+"""
+import os
+import random
+import unittest
+
+from node import Node
+from pair import HANDBOOK, LONG, Pair, in_parallel, shuffled, tokens_of
+from pair_exact_test import body_for
+
+SEED = int(os.environ.get("LYNX_TEST_SEED", 20261130))
+LENGTHS = (1, 64, 65, 127, 128, 129, 192, 200, 256, 300, 321, 400, 449, 512, 513, 577, 640, 700, 800, 900, 1000, 1024, 1025, 1300, 1536, 1800, 2100, 3000)
+MODES = ("progressive-exact", "progressive-int8")
+ONE_STEP = {"progressive-exact": "bf16", "progressive-int8": "int8"}
+REQUESTS = 112 if LONG else 14
+SLOW = ("--test-residual-window", "8192")
+MEMORY = ("--kv-memory", "512MiB")
+
+
+def requests(tokens: list[int]) -> list[dict]:
+    draw = random.Random(SEED)
+    bodies = []
+    for index in range(REQUESTS):
+        length = LENGTHS[index % len(LENGTHS)] if LONG else LENGTHS[(index * 2 + 1) % 22]
+        body = body_for(tokens, index, length)
+        if body["max_tokens"] > 2:  # Ends in the middle of a draft, and behind it.
+            body["max_tokens"] = draw.choice((9, 24, 40, 80))
+        if "min_tokens" in body:
+            body["min_tokens"] = body["max_tokens"] // 2
+        bodies.append(body)
+    return bodies
+
+
+class ProgressiveTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.nodes = []
+        cls.addClassCleanup(lambda: [node.kill() for node in cls.nodes])
+        cls.alone = Node(*MEMORY)
+        cls.nodes.append(cls.alone)
+        cls.pair = Pair(prefill=(*MEMORY, *SLOW), decode=MEMORY)
+        cls.nodes.append(cls.pair)
+        cls.tokens = tokens_of(cls.alone, HANDBOOK)
+        cls.tokens *= 1 + 4000 // len(cls.tokens)
+        cls.bodies = requests(cls.tokens)
+
+    def check(self, pair: Pair, mode: str, at_once: int, **lynx) -> list[dict]:
+        want = [self.alone.complete(**body, lynx={"transfer": ONE_STEP.get(mode, mode)}) for body in self.bodies]
+        order = shuffled(range(len(self.bodies)), SEED + at_once)
+        jobs = [lambda i=i: pair.decode.complete(**self.bodies[i], lynx={"transfer": mode, "receipt": True} | lynx) for i in order]
+        receipts = []
+        for index, got in zip(order, in_parallel(jobs, at_once)):
+            body = self.bodies[index]
+            with self.subTest(mode=mode, at_once=at_once, prompt_tokens=len(body["prompt"]), options={k: v for k, v in body.items() if k != "prompt"}):
+                self.assertEqual(got["choices"], want[index]["choices"])
+                self.assertEqual(got["usage"], want[index]["usage"])
+                receipts.append(got["lynx"]["receipt"])
+        pair.wait_until_idle()
+        return receipts
+
+    def test_drafts_change_no_token(self):
+        for mode in MODES:
+            for at_once in (1, 4, 16) if LONG else (5,):
+                receipts = self.check(self.pair, mode, at_once)
+                self.assertGreater(sum(receipt["accepted"] for receipt in receipts), len(receipts), "drafts were made, and right")
+                for receipt in receipts:
+                    self.assertEqual(receipt["drafted"], receipt["accepted"] + receipt["rolled_back"])
+
+    def test_one_step_modes_give_their_view(self):
+        for mode in ("int8", "int4"):
+            self.check(self.pair, mode, 5)
+
+    def test_without_drafts(self):
+        for receipt in self.check(self.pair, "progressive-exact", 5, gap="wait"):
+            self.assertEqual((receipt["drafted"], receipt["gap"]), (0, "wait"))
+
+    def test_bad_drafts_are_rolled_back_and_change_no_token(self):
+        with Pair(prefill=(*MEMORY, *SLOW), decode=(*MEMORY, "--test-draft-noise", "0.2")) as spoiled:
+            receipts = self.check(spoiled, "progressive-exact", 5)
+            self.assertGreater(sum(receipt["rolled_back"] for receipt in receipts), 3)
+            self.assertGreater(spoiled.decode.metric("lynx_draft_tokens_total"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
