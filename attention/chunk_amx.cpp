@@ -2,7 +2,6 @@
 // channels]. The cache's layout is the right-hand tiles' already.
 
 #include "attention/chunk_kernel.h"
-#include "attention/expand_anchors.h"
 #include "attention/softmax_avx512.h"
 #include "device/amx_tiles.h"
 
@@ -101,7 +100,7 @@ void weigh_tiles(Tiles& tiles, const ChunkTask& task, int first, int group) {
 
 template <class Tiles>
 void chunk_tiles(const ChunkTask& task) {
-  if (task.anchors > 0) return chunk_tiles<Tiles>(expand_anchors(task));
+  if (task.anchors > 0) return chunk_avx512(task);  // Reads planes in place; tiles would need them expanded.
   Tiles tiles;
   const int groups = task.dim / kTileRows;  // Even.
   for (int first = 0; first < task.lines; first += kTileRows) {

@@ -2,28 +2,13 @@
 
 #include <immintrin.h>
 
+#include "attention/anchors_avx512.h"
 #include "attention/chunk_kernel.h"
-#include "attention/expand_anchors.h"
+#include "attention/lanes_avx512.h"
 #include "attention/softmax_avx512.h"
 
 namespace lynx::attention {
 namespace {
-
-constexpr int kLanes = 16;
-constexpr int kVectorValues = 2 * kLanes;  ///< BF16 values of one register.
-constexpr int kLinesAtOnce = 6;            ///< 6 lines × 4 vectors of accumulators leave registers for the operands.
-constexpr int kVectorsAtOnce = 4;
-constexpr int kPairsOfBlock = kBlock / 2;
-
-[[gnu::always_inline]] inline __m512bh load_pairs(const Bf16* p) {
-  return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p));
-}
-
-[[gnu::always_inline]] inline __m512bh broadcast_pair(const Bf16* p) {
-  int pair;
-  __builtin_memcpy(&pair, p, sizeof pair);
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
-}
 
 /// Scores of `lines` lines against `vectors` groups of 16 keys: k points at the first group, `out` at the first line's first key.
 /// `next` is what will be in k's place afterwards: fetched meanwhile.
@@ -143,19 +128,38 @@ template <class Body>
   }
 }
 
+/// As for_each_group(), in larger groups as long as there are that many: what planes cost to unpack is shared by more.
+template <class Body>
+[[gnu::always_inline]] inline void for_each_anchor_group(int lines, Body body) {
+  constexpr int kMany = 2 * kLinesAtOnce;
+  int begin = 0;
+  for (; lines - begin >= kMany; begin += kMany) body(Lines<kMany>(), begin);
+  for_each_group(lines - begin, [&](auto group, int first) { body(group, begin + first); });
+}
+
 }  // namespace
 
 void chunk_avx512(const ChunkTask& task) {
-  if (task.anchors > 0) return chunk_avx512(expand_anchors(task));
   const int blocks = (task.keys + kBlock - 1) / kBlock;
-  for (int block = 0; block < blocks; ++block) {
+  const bool has_sinks = task.anchors > 0 && task.anchor_k[0].sinks != nullptr;
+  const ChunkTask sinks = has_sinks ? sink_task(task) : ChunkTask{};
+  if (has_sinks) for_each_group(task.lines, [&](auto lines, int first) { score_block<lines.value>(sinks, first, 0); });
+  for (int block = 0; block < task.anchors; ++block) {
+    for_each_anchor_group(task.lines, [&](auto lines, int first) { score_anchors<lines.value>(task, first, block); });
+  }
+  for (int block = task.anchors; block < blocks; ++block) {
     for_each_group(task.lines, [&](auto lines, int first) { score_block<lines.value>(task, first, block); });
   }
   for (int line = 0; line < task.lines; ++line) softmax_line(task, line);
+  if (has_sinks) for_each_group(task.lines, [&](auto lines, int first) { weigh_blocks<lines.value>(sinks, first, 0, 1); });
+  if (task.anchors > 0) {
+    for_each_anchor_group(task.lines, [&](auto lines, int first) { weigh_anchors<lines.value>(task, first, !has_sinks); });
+  }
   // All lines take a block while it is in the L1 cache; a single group of lines keeps its sums in registers instead.
   const int step = task.lines > kLinesAtOnce ? 1 : blocks;
-  for (int block = 0; block < blocks; block += step) {
-    for_each_group(task.lines, [&](auto lines, int first) { weigh_blocks<lines.value>(task, first, block, block + step); });
+  for (int block = task.anchors; block < blocks; block += step) {
+    const int end = block + step < blocks ? block + step : blocks;
+    for_each_group(task.lines, [&](auto lines, int first) { weigh_blocks<lines.value>(task, first, block, end); });
   }
 }
 

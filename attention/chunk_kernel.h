@@ -27,7 +27,8 @@ struct AnchorHead {
   const std::uint8_t* residuals;  ///< Likewise, of a wide K; else null.
   const Bf16* sinks;              ///< [kSinks][head_dim] in the first block of a prompt; else null.
 };
-inline constexpr int kSinks = 4;  ///< = quant::kSinkTokens.
+inline constexpr int kSinks = 4;        ///< = quant::kSinkTokens.
+inline constexpr int kPlanesAhead = 2;  ///< So far ahead planes are fetched.
 
 struct ChunkTask {
   const Bf16* k[kChunkTokens / kBlock];  ///< K parts of the chunk's blocks (kv/kv_cache.h), those that hold keys.
@@ -35,7 +36,8 @@ struct ChunkTask {
                                          ///< not see them.
   const Bf16* next;                      ///< What is read after this task: worth fetching meanwhile.
   int anchors;  ///< The first so many blocks are read as planes, not as k and v: all lines see all of them.
-  AnchorHead anchor_k[kChunkTokens / kBlock];  ///< [anchors]
+  /// [anchors], and behind them planes that are read after this task, or any: worth fetching meanwhile.
+  AnchorHead anchor_k[kChunkTokens / kBlock + kPlanesAhead];
   AnchorHead anchor_v[kChunkTokens / kBlock];
   int keys;            ///< Keys seen by the line that sees most, 1 … kChunkTokens.
   int lines;           ///< 1 … kTileLines.

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "attention/chunk_kernel.h"
+#include "attention/lanes_avx512.h"
 #include "device/exp_math.h"
 
 namespace lynx::attention {
@@ -58,7 +59,6 @@ struct Softmax {
 
 /// Keys beyond the line's own get the weight zero, up to the next multiple of 32 keys.
 inline void softmax_line(const ChunkTask& task, int line) {
-  constexpr int kLanes = 16;
   constexpr __mmask16 kAll = 0xffff;
   const float* scores = task.scores + line * kScoreStride;
   Bf16* weights = task.weights + line * kWeightStride;

@@ -149,11 +149,20 @@ void locate_planes(const Call& call, const Tile& tile, int chunk, Scratch& scrat
   assert(call.anchors != nullptr && span.first_position >= span.anchor_blocks * kBlock);
   if (scratch.view == nullptr) scratch.view = std::make_unique_for_overwrite<ViewScratch>();
   task.view = scratch.view->values;
+  const auto head_at = [&](int index, int kv_head, kv::KvPart part) {
+    const AnchorPlace place{call.layer, span.blocks[index], index == 0, kv_head};
+    return anchor_head(*call.anchors, call.cache->shape(), place, part);
+  };
   for (int b = 0; b < task.anchors; ++b) {
-    const int index = chunk * kBlocks + b;
-    const AnchorPlace place{call.layer, span.blocks[index], index == 0, tile.kv_head};
-    task.anchor_k[b] = anchor_head(*call.anchors, call.cache->shape(), place, kv::KvPart::kK);
-    task.anchor_v[b] = anchor_head(*call.anchors, call.cache->shape(), place, kv::KvPart::kV);
+    task.anchor_k[b] = head_at(chunk * kBlocks + b, tile.kv_head, kv::KvPart::kK);
+    task.anchor_v[b] = head_at(chunk * kBlocks + b, tile.kv_head, kv::KvPart::kV);
+  }
+  const int next_head = std::min(tile.kv_head + 1, call.cache->shape().kv_heads - 1);
+  for (int b = 0; b < kPlanesAhead; ++b) {
+    const int index = chunk * kBlocks + task.anchors + b;
+    const bool follows = index < span.anchor_blocks;
+    const int of_next = std::min(b, span.anchor_blocks - 1);
+    task.anchor_k[task.anchors + b] = head_at(follows ? index : of_next, follows ? tile.kv_head : next_head, kv::KvPart::kK);
   }
 }
 

@@ -129,7 +129,7 @@ TEST_CASE("Each channel of K and each value of V lies where the plane says") {
         const ExactRow exact = exact_row(fixture, view, 128 + row);
         for (std::size_t p = 0; p < results.size(); ++p) {
           CAPTURE(paths()[p].name, shape.head_dim, wide, row);
-          CHECK(check_row(exact, shape.head_dim, fixture.row(results[p], row)) < 0.02);
+          CHECK(check_row(exact, shape.head_dim, fixture.row(results[p], row)) < 0.05);  // A score of 15 may be 15/256 off.
         }
       }
     }
