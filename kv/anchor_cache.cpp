@@ -1,6 +1,9 @@
 #include "kv/anchor_cache.h"
 
+#include <string>
 #include <utility>
+
+#include "common/units.h"
 
 namespace lynx::kv {
 namespace {
@@ -19,7 +22,12 @@ std::int64_t AnchorCache::block_bytes(int layers, std::size_t plane_bytes) {
 }
 
 Result<AnchorCache> AnchorCache::create(int layers, int blocks, std::size_t plane_bytes) {
-  auto memory = HostBuffer::allocate(static_cast<std::size_t>(block_bytes(layers, plane_bytes) * blocks));
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(block_bytes(layers, plane_bytes), blocks, &bytes)) {
+    return resource_exhausted("anchor planes: " + std::to_string(blocks) + " blocks of " +
+                              format_bytes(block_bytes(layers, plane_bytes)));
+  }
+  auto memory = HostBuffer::allocate(static_cast<std::size_t>(bytes));
   if (!memory.ok()) return memory.status().with_context("anchor planes");
   return AnchorCache(blocks, plane_bytes, std::move(memory).value());
 }
