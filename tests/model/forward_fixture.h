@@ -49,7 +49,7 @@ class TestModel {
   }
 
   Model& model() { return *model_; }
-  const kv::KvCache& cache() const { return *cache_; }
+  kv::KvCache& cache() { return *cache_; }
   std::size_t vocabulary() const { return static_cast<std::size_t>(model_->config().vocabulary); }
   kv::BlockTable new_table() { return kv::BlockTable(&blocks_); }
 
@@ -59,7 +59,14 @@ class TestModel {
     int first_position;
     std::span<const std::int32_t> tokens;
     std::optional<std::vector<int>> logit_rows = std::nullopt;  ///< Rows of the part whose logits are wanted; nullopt = all.
+    int anchor_blocks = 0;                                      ///< Needs use_planes().
   };
+
+  /// What parts with anchor_blocks read from now on; not owned.
+  void use_planes(const kv::AnchorCache* anchors, const quant::PlaneProfile* profile) {
+    anchors_ = anchors;
+    profile_ = profile;
+  }
 
   /// Runs one pass and returns the wanted logits, row after row.
   std::vector<float> run(std::span<const Part> parts) {
@@ -70,7 +77,7 @@ class TestModel {
       const int rows = static_cast<int>(part.tokens.size());
       const int first_row = static_cast<int>(tokens.size());
       REQUIRE(part.table->reserve(part.first_position + rows));
-      spans.push_back({part.table->blocks().data(), part.first_position, rows, first_row});
+      spans.push_back({part.table->blocks().data(), part.first_position, rows, first_row, part.anchor_blocks});
       for (int row = 0; row < rows && !part.logit_rows; ++row) logit_rows.push_back(first_row + row);
       for (const int row : part.logit_rows.value_or(std::vector<int>{})) logit_rows.push_back(first_row + row);
       tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
@@ -78,7 +85,10 @@ class TestModel {
     REQUIRE(static_cast<int>(tokens.size()) <= model_->max_rows());
     REQUIRE(static_cast<int>(logit_rows.size()) <= model_->max_logit_rows());
     std::vector<float> logits(logit_rows.size() * vocabulary());
-    model_->forward({tokens, spans, logit_rows}, *cache_, logits.data());
+    ForwardBatch batch{tokens, spans, logit_rows};
+    batch.anchors = anchors_;
+    batch.profile = profile_;
+    model_->forward(batch, *cache_, logits.data());
     return logits;
   }
 
@@ -89,6 +99,8 @@ class TestModel {
   kv::BlockPool blocks_;
   std::unique_ptr<Model> model_;
   std::optional<kv::KvCache> cache_;
+  const kv::AnchorCache* anchors_ = nullptr;
+  const quant::PlaneProfile* profile_ = nullptr;
 };
 
 }  // namespace lynx::model
