@@ -8,15 +8,14 @@
 // The second sum is the same for all lanes and exact but for FP32's roundings; the rounding of r meets at most eight steps. Codes
 // become BF16 by their bits alone: 0x4300 | code is 128 + code, so the first sum is Σ r · (128 + code) − 136 · Σ r.
 
+#include "attention/anchor_rows.h"
 #include "attention/lanes_avx512.h"
 #include "attention/softmax_avx512.h"
 
 namespace lynx::attention {
 namespace {
 
-constexpr int kRowBytes = 16;       ///< A row of 32 slots: two of what is summed over, of 16 lanes.
-constexpr int kStepValues = 8;      ///< What is summed over in four rows, which are one register.
-constexpr int kScaleChannels = 64;  ///< Channels of V that share a scale.
+constexpr int kStepValues = 8;  ///< What is summed over in four rows, which are one register.
 constexpr int kQueryStride = kLargestDim + 32;
 
 /// Lane i gets the bytes i of four rows, the first row's lowest.
@@ -149,15 +148,6 @@ struct Scales {
   *rest = sum;
 }
 
-/// What a head's plane is read for: K of block `index`, or V of block `index` − anchors; then K of the next task's first blocks.
-/// Planes are small: by the time that one is through, the one after the next must be on its way.
-[[gnu::always_inline]] inline const AnchorHead& plane_ahead(const ChunkTask& task, int index) {
-  index += kPlanesAhead;
-  if (index < task.anchors) return task.anchor_k[index];
-  index -= task.anchors;
-  return index < task.anchors ? task.anchor_v[index] : task.anchor_k[index];
-}
-
 /// Into the L2 cache: what is folded in of a plane.
 [[gnu::always_inline]] inline void fetch_scales(const AnchorHead& head, int bytes) {
   for (int i = 0; i < bytes; i += 64) {
@@ -200,7 +190,7 @@ void score_anchors(const ChunkTask& task, int first, int block) {
   alignas(64) Bf16 sixteenths[lines * kQueryStride];
   float rest[lines];
   fetch_scales(ahead, task.head_dim);
-  fetch_scales(task.anchor_v[block], kBlock * ((task.head_dim + kScaleChannels - 1) / kScaleChannels));
+  fetch_scales(task.anchor_v[block], kBlock * scale_groups(task));
   fold_queries<lines>(task, first, k, folded, sixteenths, rest);
   const int vector_bytes = task.dim / 2 * kRowBytes;  // 16 tokens.
   for (int vector = 0; vector < kVectorsAtOnce; vector += kVectors) {
@@ -232,7 +222,7 @@ void score_anchors(const ChunkTask& task, int first, int block) {
 /// [kWeightStride]; `rest` is what all sums of a line lack.
 template <int lines>
 [[gnu::always_inline]] inline void fold_weights(const ChunkTask& task, int first, int group, Bf16* folded, float* rest) {
-  const int groups = (task.head_dim + kScaleChannels - 1) / kScaleChannels;
+  const int groups = scale_groups(task);
   __m512 lanes[lines];
 #pragma GCC unroll 12
   for (int l = 0; l < lines; ++l) lanes[l] = _mm512_setzero_ps();

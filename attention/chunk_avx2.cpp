@@ -3,81 +3,26 @@
 
 #include <immintrin.h>
 
+#include "attention/anchors_avx2.h"
 #include "attention/chunk_kernel.h"
-#include "attention/expand_anchors.h"
+#include "attention/lanes_avx2.h"
 #include "device/exp_avx2.h"
 
 namespace lynx::attention {
 namespace {
 
-constexpr int kLanes = 8;
-constexpr int kLinesAtOnce = 4;
-constexpr int kPairsOfBlock = kBlock / 2;
-constexpr int kRowValues = 32;  ///< 16 pairs: the inner rows of K's and V's layout.
-
-struct Pair {
-  __m256 even;
-  __m256 odd;
-};
-
-[[gnu::always_inline]] inline Pair load_pairs(const Bf16* p) {
-  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(bits, 16)),
-          _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0xffff0000u))))};
-}
-
-/// sum += left[0] · pair.even, then left[1] · pair.odd.
-[[gnu::always_inline]] inline __m256 add_pair(__m256 sum, const float* left, Pair pair) {
-  sum = _mm256_fmadd_ps(_mm256_broadcast_ss(left), pair.even, sum);
-  return _mm256_fmadd_ps(_mm256_broadcast_ss(left + 1), pair.odd, sum);
-}
-
-/// `lines` × 16 outputs: left is [lines][left_stride] FP32, right [pairs][16 pairs of BF16]. Adds to out [lines][out_stride], or
-/// starts it. `next` is what will be in right's place afterwards: fetched meanwhile.
-template <int lines>
-[[gnu::always_inline]] inline void dot_tile(const float* left, int left_stride, const Bf16* right, const Bf16* next, int pairs,
-                                            float* out, int out_stride, bool start) {
-  __m256 sum[lines][2];
-#pragma GCC unroll 4
-  for (int l = 0; l < lines; ++l) {
-    sum[l][0] = start ? _mm256_setzero_ps() : _mm256_load_ps(out + l * out_stride);
-    sum[l][1] = start ? _mm256_setzero_ps() : _mm256_load_ps(out + l * out_stride + kLanes);
-  }
-  for (int p = 0; p < pairs; ++p) {
-    const Pair low = load_pairs(right + p * kRowValues);
-    const Pair high = load_pairs(right + p * kRowValues + 2 * kLanes);
-    _mm_prefetch(next + p * kRowValues, _MM_HINT_T1);
-#pragma GCC unroll 4
-    for (int l = 0; l < lines; ++l) {
-      sum[l][0] = add_pair(sum[l][0], left + l * left_stride + 2 * p, low);
-      sum[l][1] = add_pair(sum[l][1], left + l * left_stride + 2 * p, high);
-    }
-  }
-#pragma GCC unroll 4
-  for (int l = 0; l < lines; ++l) {
-    _mm256_store_ps(out + l * out_stride, sum[l][0]);
-    _mm256_store_ps(out + l * out_stride + kLanes, sum[l][1]);
-  }
-}
-
 template <int lines>
 void score_lines(const ChunkTask& task, int first) {
   alignas(32) float q[lines * kLargestDim];
   for (int i = 0; i < lines * task.dim; ++i) q[i] = bf16_to_float(task.q[first * task.dim + i]);
+  for (int block = 0; block < task.anchors; ++block) score_anchors<lines>(task, first, block, q);
   const int groups = (task.keys + 15) / 16;
-  for (int g = 0; g < groups; ++g) {
+  for (int g = task.anchors * 4; g < groups; ++g) {
     const int offset = g % 4 * 16 * task.dim;
     const Bf16* next = (g / 4 * kBlock + kBlock < task.keys ? task.k[g / 4 + 1] : task.v[0]) + offset;
-    dot_tile<lines>(q, task.dim, task.k[g / 4] + offset, next, task.dim / 2, task.scores + first * kScoreStride + g * 16,
-                    kScoreStride, true);
+    dot_tile<Bf16Rows, lines>(q, task.dim, task.k[g / 4] + offset, next, task.dim / 2, task.scores + first * kScoreStride + g * 16,
+                              kScoreStride, kZeros);
   }
-}
-
-[[gnu::always_inline]] inline float sum_lanes(__m256 a, __m256 b) {
-  const __m256 eight = _mm256_add_ps(a, b);
-  __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
 [[gnu::always_inline]] inline float max_lanes(__m256 x) {
@@ -127,15 +72,16 @@ void softmax_line(const ChunkTask& task, int line) {
 
 template <int lines>
 void weigh_lines(const ChunkTask& task, int first) {
+  if (task.anchors > 0) weigh_anchors<lines>(task, first);
   const int pairs = (task.keys + 1) / 2;
-  for (int begin = 0; begin < pairs; begin += kPairsOfBlock) {
+  for (int begin = task.anchors * kPairsOfBlock; begin < pairs; begin += kPairsOfBlock) {
     const int count = pairs - begin < kPairsOfBlock ? pairs - begin : kPairsOfBlock;
     const float* weights = task.scores + first * kScoreStride + 2 * begin;
     for (int channel = 0; channel < task.dim; channel += 16) {
       const int block = begin / kPairsOfBlock;
       const Bf16* next = count < pairs - begin ? task.v[block + 1] : task.next;
-      dot_tile<lines>(weights, kScoreStride, task.v[block] + channel * kBlock, next + channel * kBlock, count,
-                      task.out + first * task.dim + channel, task.dim, begin == 0);
+      dot_tile<Bf16Rows, lines>(weights, kScoreStride, task.v[block] + channel * kBlock, next + channel * kBlock, count,
+                                task.out + first * task.dim + channel, task.dim, begin == 0 ? kZeros : nullptr);
     }
   }
 }
@@ -150,7 +96,6 @@ void attend_lines(const ChunkTask& task, int first) {
 }  // namespace
 
 void chunk_avx2(const ChunkTask& task) {
-  if (task.anchors > 0) return chunk_avx2(expand_anchors(task));
   int line = 0;
   for (; task.lines - line >= kLinesAtOnce; line += kLinesAtOnce) attend_lines<kLinesAtOnce>(task, line);
   switch (task.lines - line) {

@@ -3,15 +3,12 @@
 // Anchor planes made the BF16 blocks that they stand for (quant/plane_codec.h gives the same bits), for paths that do not read them
 // in place. Compiled with the flags of each path: plain loops that a compiler may vectorize.
 
+#include "attention/anchor_rows.h"
 #include "attention/chunk_kernel.h"
 #include "quant/plane_math.h"
 
 namespace lynx::attention {
 namespace {
-
-constexpr int kRowBytes = 16;  ///< A row of 32 slots.
-constexpr int kRowSlots = 32;
-constexpr int kScaleChannels = 64;  ///< Of V that share a scale.
 
 /// What the slots of one nibble of a row's bytes share.
 struct AnchorGroup {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/attention/attention_fixture.h"
+#include "tests/attention/anchor_fixture.h"
 
 namespace lynx::attention {
 namespace {
@@ -123,6 +123,78 @@ TEST_CASE("The largest of huge finite scores takes all the weight") {
     const std::vector<Bf16> out = fixture.attend(path, {{&sequence, 580, 20}}, pool);
     const float expected = sequence.v[77 * fixture.kv_row()];
     for (int r = 0; r < 20; ++r) REQUIRE(fixture.row(out, r)[0] == float_to_bf16(expected));
+  }
+}
+
+/// Slots of a plane that stand for a value.
+std::vector<bool> coded_slots(const quant::PlaneUnit& unit) {
+  std::vector<bool> coded(quant::unit_slots(unit));
+  quant::for_each_value(unit, [&](std::size_t slot, std::size_t) { coded[slot] = true; });
+  return coded;
+}
+
+TEST_CASE("Nibbles of a plane that stand for no value never count") {
+  ThreadPool pool(2);
+  for (const int head_dim : {64, 80, 34}) {
+    for (const bool wide : {false, true}) {
+      Fixture fixture({4, 2, head_dim}, 8, 36);
+      AnchorFixture anchors(fixture, wide);
+      const Fixture::Sequence sequence = fixture.add_sequence(200);
+      anchors.code(sequence, 3);
+      const AnchorView planes = anchors.view();
+      const std::vector<Fixture::Part> parts = {{&sequence, 192, 8, 3}};
+      std::vector<std::vector<Bf16>> expected;
+      for (const Path& path : paths()) expected.push_back(fixture.attend(path, parts, pool, &planes));
+      for (int index = 0; index < 3; ++index) {
+        for (const kv::KvPart part : {kv::KvPart::kK, kv::KvPart::kV}) {
+          const quant::PlaneUnit unit = anchors.unit(part, index == 0);
+          const std::vector<bool> coded = coded_slots(unit);
+          const std::span<std::byte> plane = anchors.anchor(sequence, index, part);
+          const std::size_t parts_of_codes = unit.wide_anchor ? 2 : 1;
+          std::byte* const codes = plane.data() + plane.size() - parts_of_codes * coded.size() / 2;
+          for (std::size_t i = 0; i < parts_of_codes * coded.size(); ++i) {
+            if (!coded[i % coded.size()]) codes[i / 2] |= std::byte{15} << (i % 2 * 4);
+          }
+        }
+      }
+      for (std::size_t p = 0; p < paths().size(); ++p) {
+        CAPTURE(paths()[p].name, head_dim, wide);
+        REQUIRE(fixture.attend(paths()[p], parts, pool, &planes) == expected[p]);
+      }
+    }
+  }
+}
+
+TEST_CASE("Planes of any bytes give numbers, but for sinks that are none") {
+  ThreadPool pool(2);
+  std::mt19937 random(37);
+  for (const bool wide : {false, true}) {
+    Fixture fixture({4, 2, 80}, 24, 37);
+    AnchorFixture anchors(fixture, wide);
+    const Fixture::Sequence sequence = fixture.add_sequence(1100);
+    anchors.code(sequence, 17);
+    const AnchorView planes = anchors.view();
+    for (int index = 0; index < 17; ++index) {
+      for (const kv::KvPart part : {kv::KvPart::kK, kv::KvPart::kV}) {
+        const std::size_t sinks = index == 0 ? 2 * 4 * 80 * sizeof(Bf16) : 0;
+        for (std::byte& byte : anchors.anchor(sequence, index, part).subspan(sinks)) byte = static_cast<std::byte>(random());
+      }
+    }
+    for (const Path& path : paths()) {
+      CAPTURE(path.name, wide);
+      REQUIRE(all_finite(fixture.attend(path, {{&sequence, 1088, 12, 17}}, pool, &planes)));
+    }
+    for (const kv::KvPart part : {kv::KvPart::kK, kv::KvPart::kV}) {
+      const std::span<std::byte> plane = anchors.anchor(sequence, 0, part);
+      const std::vector<std::byte> before(plane.begin(), plane.end());
+      std::fill_n(plane.begin(), 2 * 4 * 80 * sizeof(Bf16), std::byte{0x7f});
+      for (std::size_t i = 0; i < 2 * 4 * 80 * sizeof(Bf16); i += 2) plane[i] = std::byte{0xc0};  // NaN
+      for (const Path& path : paths()) {
+        CAPTURE(path.name, wide);
+        REQUIRE(all_nan(fixture.attend(path, {{&sequence, 1088, 12, 17}}, pool, &planes)));
+      }
+      std::copy(before.begin(), before.end(), plane.begin());
+    }
   }
 }
 
