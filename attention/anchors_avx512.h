@@ -284,9 +284,17 @@ void weigh_anchors(const ChunkTask& task, int first, bool start) {
   }
 }
 
-/// Writes the raw sinks of a chunk's first block into `task.view` as a block of BF16, and returns the task over them alone.
+/// Where the sinks of a chunk's first block are once write_sinks() made them a block of BF16: the task over them alone.
 inline ChunkTask sink_task(const ChunkTask& task) {
   ChunkTask sinks = task;
+  sinks.k[0] = task.view;
+  sinks.v[0] = task.view + kLanes * task.dim;
+  sinks.next = sinks.v[0];
+  sinks.keys = kSinks;
+  return sinks;
+}
+
+inline void write_sinks(const ChunkTask& task) {
   Bf16* const k = task.view;
   Bf16* const v = k + kLanes * task.dim;
   __builtin_memset(k, 0, static_cast<std::size_t>(kLanes * task.dim) * sizeof(Bf16));
@@ -302,11 +310,6 @@ inline ChunkTask sink_task(const ChunkTask& task) {
       at[t / 2 * kVectorValues + t % 2] = channel < task.head_dim ? raw_v[t * task.head_dim + channel] : Bf16{0};
     }
   }
-  sinks.k[0] = k;
-  sinks.v[0] = v;
-  sinks.next = v;
-  sinks.keys = kSinks;
-  return sinks;
 }
 
 }  // namespace

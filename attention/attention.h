@@ -47,8 +47,8 @@ struct HeadShape {
 /// stored. Keys beyond a row's position never count, whatever lies there. A row whose scores hold a NaN or +infinity, or nothing
 /// above -infinity, comes out as NaN. Rows of a span with anchor_blocks are close to attention over the expanded anchor view; the
 /// same span gives the same bits whatever is beside it. `anchors` may be null if no span has any; planes may hold any bytes. Called
-/// by one thread at a time per pool; working memory is kept by the threads for the next call (some 0.4 MB each, 0.9 MB once they
-/// read planes, and at most 32 MiB for the caller).
+/// by one thread at a time per pool; working memory is kept by the threads for the next call (some 0.4 MB each, up to 0.9 MB once
+/// they read planes, and at most 32 MiB for the caller).
 void attend(const kv::KvCache& cache, int layer, HeadShape shape, std::span<const QuerySpan> spans, const Bf16* q, Bf16* out,
             Isa isa, ThreadPool& pool, const AnchorView* anchors = nullptr);
 

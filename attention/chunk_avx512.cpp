@@ -137,24 +137,36 @@ template <class Body>
   for_each_group(lines - begin, [&](auto group, int first) { body(group, begin + first); });
 }
 
+void score_planes(const ChunkTask& task) {
+  if (task.anchor_k[0].sinks != nullptr) {
+    write_sinks(task);
+    const ChunkTask sinks = sink_task(task);
+    for_each_group(task.lines, [&](auto lines, int first) { score_block<lines.value>(sinks, first, 0); });
+  }
+  for (int block = 0; block < task.anchors; ++block) {
+    for_each_anchor_group(task.lines, [&](auto lines, int first) { score_anchors<lines.value>(task, first, block); });
+  }
+}
+
+void weigh_planes(const ChunkTask& task) {
+  const bool has_sinks = task.anchor_v[0].sinks != nullptr;
+  if (has_sinks) {
+    const ChunkTask sinks = sink_task(task);
+    for_each_group(task.lines, [&](auto lines, int first) { weigh_blocks<lines.value>(sinks, first, 0, 1); });
+  }
+  for_each_anchor_group(task.lines, [&](auto lines, int first) { weigh_anchors<lines.value>(task, first, !has_sinks); });
+}
+
 }  // namespace
 
 void chunk_avx512(const ChunkTask& task) {
   const int blocks = (task.keys + kBlock - 1) / kBlock;
-  const bool has_sinks = task.anchors > 0 && task.anchor_k[0].sinks != nullptr;
-  const ChunkTask sinks = has_sinks ? sink_task(task) : ChunkTask{};
-  if (has_sinks) for_each_group(task.lines, [&](auto lines, int first) { score_block<lines.value>(sinks, first, 0); });
-  for (int block = 0; block < task.anchors; ++block) {
-    for_each_anchor_group(task.lines, [&](auto lines, int first) { score_anchors<lines.value>(task, first, block); });
-  }
+  if (task.anchors > 0) score_planes(task);
   for (int block = task.anchors; block < blocks; ++block) {
     for_each_group(task.lines, [&](auto lines, int first) { score_block<lines.value>(task, first, block); });
   }
   for (int line = 0; line < task.lines; ++line) softmax_line(task, line);
-  if (has_sinks) for_each_group(task.lines, [&](auto lines, int first) { weigh_blocks<lines.value>(sinks, first, 0, 1); });
-  if (task.anchors > 0) {
-    for_each_anchor_group(task.lines, [&](auto lines, int first) { weigh_anchors<lines.value>(task, first, !has_sinks); });
-  }
+  if (task.anchors > 0) weigh_planes(task);
   // All lines take a block while it is in the L1 cache; a single group of lines keeps its sums in registers instead.
   const int step = task.lines > kLinesAtOnce ? 1 : blocks;
   for (int block = task.anchors; block < blocks; block += step) {

@@ -35,21 +35,20 @@ struct ChunkTask {
   const Bf16* v[kChunkTokens / kBlock];  ///< V parts. Tokens from `keys` on are zero, those before it finite where some line may
                                          ///< not see them.
   const Bf16* next;                      ///< What is read after this task: worth fetching meanwhile.
-  int anchors;  ///< The first so many blocks are read as planes, not as k and v: all lines see all of them.
-  /// [anchors], and behind them planes that are read after this task, or any: worth fetching meanwhile.
-  AnchorHead anchor_k[kChunkTokens / kBlock + kPlanesAhead];
-  AnchorHead anchor_v[kChunkTokens / kBlock];
-  int keys;            ///< Keys seen by the line that sees most, 1 … kChunkTokens.
-  int lines;           ///< 1 … kTileLines.
-  const int* visible;  ///< [lines] keys that each line sees, 0 … keys.
-  const Bf16* q;       ///< [lines rounded up to 16][dim], zero beyond the lines and the head_dim.
-  int dim;             ///< Stored head_dim, a multiple of 32.
-  int head_dim;        ///< The model's, which is what planes have scales of.
-  float scale;         ///< Of the scores.
+  int anchors;                 ///< The first so many blocks are read as planes, not as k and v: all lines see all of them.
+  const AnchorHead* anchor_k;  ///< [anchors + kPlanesAhead]: behind the task's own what is read after it, or any: worth fetching.
+  const AnchorHead* anchor_v;  ///< [anchors]
+  int keys;                    ///< Keys seen by the line that sees most, 1 … kChunkTokens.
+  int lines;                   ///< 1 … kTileLines.
+  const int* visible;          ///< [lines] keys that each line sees, 0 … keys.
+  const Bf16* q;               ///< [lines rounded up to 16][dim], zero beyond the lines and the head_dim.
+  int dim;                     ///< Stored head_dim, a multiple of 32.
+  int head_dim;                ///< The model's, which is what planes have scales of.
+  float scale;                 ///< Of the scores.
 
   float* scores;  ///< Scratch [kTileLines][kScoreStride].
   Bf16* weights;  ///< Scratch [kTileLines][kWeightStride].
-  Bf16* view;     ///< Scratch [2 · anchors][kBlock · dim] for planes that are expanded.
+  Bf16* view;     ///< Scratch [2 · anchors][kBlock · dim] for what is expanded of planes.
 
   float* maxima;  ///< Out [lines]: largest score, -infinity where nothing is visible.
   float* sums;    ///< Out [lines]: sum of exp(score - maximum), unrounded.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Anchor planes made the BF16 blocks that they stand for (quant/plane_codec.h gives the same bits), for paths that do not read them
-// in place. Compiled with the flags of each path: plain loops that a compiler may vectorize.
+// Anchor planes made the BF16 blocks that they stand for (quant/plane_codec.h gives the same bits), for the path that does not read
+// them in place. Plain loops that a compiler may vectorize.
 
 #include "attention/anchor_rows.h"
 #include "attention/chunk_kernel.h"

@@ -147,23 +147,26 @@ void locate_planes(const Call& call, const Tile& tile, int chunk, Scratch& scrat
   task.anchors = std::clamp(span.anchor_blocks - chunk * kBlocks, 0, kBlocks);
   if (task.anchors == 0) return;
   assert(call.anchors != nullptr && span.first_position >= span.anchor_blocks * kBlock);
-  if (scratch.view == nullptr) scratch.view = std::make_unique_for_overwrite<ViewScratch>();
-  task.view = scratch.view->values;
+  if (scratch.planes == nullptr) scratch.planes = std::make_unique_for_overwrite<PlaneScratch>();
+  PlaneScratch& planes = *scratch.planes;
   const auto head_at = [&](int index, int kv_head, kv::KvPart part) {
     const AnchorPlace place{call.layer, span.blocks[index], index == 0, kv_head};
     return anchor_head(*call.anchors, call.cache->shape(), place, part);
   };
   for (int b = 0; b < task.anchors; ++b) {
-    task.anchor_k[b] = head_at(chunk * kBlocks + b, tile.kv_head, kv::KvPart::kK);
-    task.anchor_v[b] = head_at(chunk * kBlocks + b, tile.kv_head, kv::KvPart::kV);
+    planes.k[b] = head_at(chunk * kBlocks + b, tile.kv_head, kv::KvPart::kK);
+    planes.v[b] = head_at(chunk * kBlocks + b, tile.kv_head, kv::KvPart::kV);
   }
   const int next_head = std::min(tile.kv_head + 1, call.cache->shape().kv_heads - 1);
   for (int b = 0; b < kPlanesAhead; ++b) {
     const int index = chunk * kBlocks + task.anchors + b;
     const bool follows = index < span.anchor_blocks;
     const int of_next = std::min(b, span.anchor_blocks - 1);
-    task.anchor_k[task.anchors + b] = head_at(follows ? index : of_next, follows ? tile.kv_head : next_head, kv::KvPart::kK);
+    planes.k[task.anchors + b] = head_at(follows ? index : of_next, follows ? tile.kv_head : next_head, kv::KvPart::kK);
   }
+  task.anchor_k = planes.k;
+  task.anchor_v = planes.v;
+  task.view = planes.view;
 }
 
 /// Computes one chunk into `state`; the queries are in the scratch.

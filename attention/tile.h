@@ -36,9 +36,11 @@ struct State {
 };
 State state_at(float* memory, int lines, int dim);
 
-/// Where kernels may expand a chunk's planes: only threads that meet any have it.
-struct ViewScratch {
-  alignas(64) Bf16 values[2 * kChunkTokens * kLargestDim];
+/// What reading planes takes: only threads that meet any have it.
+struct PlaneScratch {
+  AnchorHead k[kChunkTokens / kBlock + kPlanesAhead];
+  AnchorHead v[kChunkTokens / kBlock];
+  alignas(64) Bf16 view[2 * kChunkTokens * kLargestDim];
 };
 
 /// One thread's working memory.
@@ -50,7 +52,7 @@ struct Scratch {
   alignas(64) float state[state_size(kTileLines, kLargestDim)];
   alignas(64) float merged[state_size(kTileLines, kLargestDim)];
   alignas(64) float row[state_size(kTileLines, kLargestDim)];
-  std::unique_ptr<ViewScratch> view;
+  std::unique_ptr<PlaneScratch> planes;
 };
 
 /// Computes all chunks of a tile and writes its part of out.
