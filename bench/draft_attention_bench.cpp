@@ -31,11 +31,7 @@ bool fill(kv::KvCache& cache, kv::AnchorCache& planes, std::mt19937& random) {
   for (int block = 0; block < kBlocks; ++block) {
     for (const kv::KvPart part : {kv::KvPart::kK, kv::KvPart::kV}) {
       const bool is_k = part == kv::KvPart::kK;
-      const quant::PlaneUnit unit{is_k ? quant::PlanePart::kK : quant::PlanePart::kV,
-                                  kShape.kv_heads,
-                                  kShape.head_dim,
-                                  kv::kBlockTokens,
-                                  block == 0,
+      const quant::PlaneUnit unit{is_k ? quant::PlanePart::kK : quant::PlanePart::kV, kShape.kv_heads, kShape.head_dim, block == 0,
                                   false};
       for (Bf16& value : values) value = float_to_bf16(normal(random));
       std::vector<std::byte> anchor(quant::anchor_bytes(unit));
@@ -85,8 +81,8 @@ void measure(Isa isa, const kv::KvCache& cache, const kv::AnchorCache& planes, c
 int main() {
   using namespace lynx;
   auto cache = kv::KvCache::create(kShape, kBlocks);
-  const quant::PlaneUnit largest{quant::PlanePart::kV, kShape.kv_heads, kShape.head_dim, kv::kBlockTokens, true, false};
-  const quant::PlaneUnit k{quant::PlanePart::kK, kShape.kv_heads, kShape.head_dim, kv::kBlockTokens, true, false};
+  const quant::PlaneUnit largest{quant::PlanePart::kV, kShape.kv_heads, kShape.head_dim, true, false};
+  const quant::PlaneUnit k{quant::PlanePart::kK, kShape.kv_heads, kShape.head_dim, true, false};
   auto planes = kv::AnchorCache::create(kShape.layers, kBlocks, std::max(quant::anchor_bytes(largest), quant::anchor_bytes(k)));
   if (!cache.ok() || !planes.ok()) {
     std::fprintf(stderr, "no memory\n");

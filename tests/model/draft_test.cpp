@@ -72,11 +72,7 @@ class Prompt {
   quant::PlaneUnit unit(int layer, int index, kv::KvPart part) const {
     const kv::KvShape& shape = model_.cache().shape();
     const bool is_k = part == kv::KvPart::kK;
-    return {is_k ? quant::PlanePart::kK : quant::PlanePart::kV,
-            shape.kv_heads,
-            shape.head_dim,
-            kv::kBlockTokens,
-            index == 0,
+    return {is_k ? quant::PlanePart::kK : quant::PlanePart::kV, shape.kv_heads, shape.head_dim, index == 0,
             is_k && profile_.is_wide_k(layer)};
   }
 
