@@ -12,8 +12,8 @@ static_assert(kSinks == quant::kSinkTokens && kBlock == quant::kPlaneBlockTokens
 AnchorHead anchor_head(const AnchorView& anchors, const kv::KvShape& shape, AnchorPlace place, kv::KvPart part) {
   const bool is_k = part == kv::KvPart::kK;
   const bool wide = is_k && anchors.wide_k;
-  const quant::PlaneUnit unit{
-      is_k ? quant::PlanePart::kK : quant::PlanePart::kV, shape.kv_heads, shape.head_dim, place.first_block, wide};
+  const quant::PlaneUnit unit{is_k ? quant::PlanePart::kK : quant::PlanePart::kV, shape.kv_heads, shape.head_dim, place.first_block,
+                              wide};
   const quant::AnchorLayout layout = quant::anchor_layout(unit);
   const std::span<const std::byte> plane = anchors.planes->plane(place.layer, place.block, part);
   assert(plane.size() >= layout.bytes);
