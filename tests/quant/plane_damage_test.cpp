@@ -77,9 +77,9 @@ TEST_CASE("Every byte of Anchor and int8 Residual may be anything: the views are
     for (std::byte& byte : planes.anchor) byte = static_cast<std::byte>(rng());
     for (std::byte& byte : residual) byte = static_cast<std::byte>(rng());
     PlaneValues view(unit_slots(planes.unit));
-    REQUIRE(decode_anchor(Isa::kPortable, planes.unit, ExactBytes(planes.anchor).span(), view).ok());
+    REQUIRE(decode_anchor_at(planes.unit, planes.anchor, &view).ok());
     REQUIRE(view == reference_view(planes.reference, planes.anchor, nullptr));
-    REQUIRE(decode_int8(Isa::kPortable, planes.unit, ExactBytes(planes.anchor).span(), ExactBytes(residual).span(), view).ok());
+    REQUIRE(decode_int8_at(planes.unit, planes.anchor, residual, &view).ok());
     REQUIRE(view == reference_view(planes.reference, planes.anchor, &residual));
   }
 }
@@ -119,18 +119,17 @@ TEST_CASE("What is wrong with a plane is named") {
   PlaneBytes shorter = planes.anchor;
   shorter.pop_back();
   const std::string wrong_anchor = "anchor plane: 1035 bytes, not 1036";
-  CHECK(decode_anchor(Isa::kPortable, planes.unit, shorter, values).message() == wrong_anchor);
-  CHECK(decode_int8(Isa::kPortable, planes.unit, shorter, residual, values).message() == wrong_anchor);
-  CHECK(decode_exact(Isa::kPortable, planes.unit, shorter, planes.exact, values).message() == wrong_anchor);
-  CHECK(decode_int8(Isa::kPortable, planes.unit, planes.anchor, shorter, values).message() ==
-        "int8 residual: 1035 bytes, not 1024");
-  CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(3), values).message() ==
+  CHECK(decode_anchor_at(planes.unit, shorter, &values).message() == wrong_anchor);
+  CHECK(decode_int8_at(planes.unit, shorter, residual, &values).message() == wrong_anchor);
+  CHECK(decode_exact_at(planes.unit, shorter, planes.exact, &values).message() == wrong_anchor);
+  CHECK(decode_int8_at(planes.unit, planes.anchor, shorter, &values).message() == "int8 residual: 1035 bytes, not 1024");
+  CHECK(decode_exact_at(planes.unit, planes.anchor, PlaneBytes(3), &values).message() ==
         "exact residual: 3 bytes cannot be 2048 values");
-  CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(4096), values).message() ==
+  CHECK(decode_exact_at(planes.unit, planes.anchor, PlaneBytes(4096), &values).message() ==
         "exact residual: 4096 bytes cannot be 2048 values");
-  CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(2), values).message() ==
+  CHECK(decode_exact_at(planes.unit, planes.anchor, PlaneBytes(2), &values).message() ==
         "exact residual: the code words end early or are not used up");
-  CHECK(decode_anchor(Isa::kPortable, planes.unit, shorter, values).code() == Code::kDataLoss);
+  CHECK(decode_anchor_at(planes.unit, shorter, &values).code() == Code::kDataLoss);
 }
 
 }  // namespace

@@ -52,12 +52,12 @@ void add_unit(const PlaneUnit& unit, const PlaneValues& values, Sizes* sizes) {
   sizes->exact += exact.empty() ? 2 * values.size() : exact.size();
   sizes->raw += exact.empty() ? 1 : 0;
   sizes->power += squared_error(values, PlaneValues(values.size(), 0));
-  REQUIRE(decode_anchor(Isa::kPortable, unit, anchor, back).ok());
+  REQUIRE(decode_anchor_at(unit, anchor, &back).ok());
   sizes->error[0] += squared_error(values, back);
   if (unit.wide_anchor) return;
   const PlaneBytes int8 = make_int8_residual(unit, anchor, values);
   sizes->int8 += int8.size();
-  REQUIRE(decode_int8(Isa::kPortable, unit, anchor, int8, back).ok());
+  REQUIRE(decode_int8_at(unit, anchor, int8, &back).ok());
   sizes->error[1] += squared_error(values, back);
 }
 
