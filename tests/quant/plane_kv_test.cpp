@@ -7,6 +7,7 @@
 
 #include "kv/kv_units.h"
 #include "tests/quant/plane_fixture.h"
+#include "tests/quant/plane_reference.h"
 #include "tests/quant/real_kv.h"
 
 namespace lynx::quant {
@@ -61,6 +62,16 @@ void add_unit(const PlaneUnit& unit, const PlaneValues& values, Sizes* sizes) {
   sizes->error[1] += squared_error(values, back);
 }
 
+/// All paths write what the second codec writes, and it reads what they write.
+void check_against_reference(const PlaneUnit& unit, const PlaneValues& values) {
+  const ReferenceUnit reference{unit.part == PlanePart::kK, unit.heads, unit.head_dim, unit.first_block, unit.wide_anchor};
+  const PlaneBytes anchor = make_anchor(unit, values);
+  REQUIRE((anchor == reference_anchor(reference, values)));
+  if (!unit.wide_anchor) REQUIRE((make_int8_residual(unit, anchor, values) == reference_int8_residual(reference, values)));
+  const PlaneBytes exact = make_exact_residual(unit, anchor, values);
+  if (!exact.empty()) REQUIRE(reference_exact(reference, anchor, exact) == values);
+}
+
 std::string describe(const char* name, const Sizes& sizes) {
   return fmt::format("{}: Anchor {:.3f}, + int8 {:.3f}, + exact {:.3f} bits a value; relative error {:.5f}, {:.5f}; {} raw\n", name,
                      sizes.bits(sizes.anchor), sizes.bits(sizes.anchor + sizes.int8), sizes.bits(sizes.anchor + sizes.exact),
@@ -85,6 +96,7 @@ TEST_CASE("A real prompt's planes take at most 4.70, 8.75 and 11.7 bits a value,
         kv::read_unit(model.cache(), layer, table.blocks()[plane_size(block)],
                       part == PlanePart::kK ? kv::KvPart::kK : kv::KvPart::kV, kPlaneBlockTokens, values);
         add_unit(unit, values, &sizes[part == PlanePart::kK ? 0 : 1]);
+        if (layer % 10 == 3 && block % 8 == 0) check_against_reference(unit, values);
         unit.wide_anchor = true;
         if (part == PlanePart::kK) add_unit(unit, values, &wide);
       }
