@@ -132,13 +132,20 @@ struct Avx2 {
   [[gnu::always_inline]] static Int load_ints(const std::uint32_t* in) {
     return _mm256_load_si256(reinterpret_cast<const __m256i*>(in));
   }
-  [[gnu::always_inline]] static Int look_up(const std::uint32_t* table, Int index) {
-    return _mm256_i32gather_epi32(reinterpret_cast<const int*>(table), index, 4);
-  }
   /// The entry is in the lower half.
   [[gnu::always_inline]] static Int look_up(const std::uint16_t* table, Int index) {
     return _mm256_i32gather_epi32(reinterpret_cast<const int*>(table), index, 2);
   }
+
+  [[gnu::always_inline]] static void look_up_symbols(const ResidualTables& tables, const Int (&rows)[4], const Int (&quotients)[4],
+                                                     Int (&entries)[4]) {
+#pragma GCC unroll 4
+    for (int g = 0; g < 4; ++g) {
+      const Int within = min(max(quotients[g], set(-kQuotients / 2)), set(kQuotients / 2 - 1));
+      entries[g] = bit_and(look_up(tables.encode + kQuotients / 2, add(shift_left<6>(rows[g]), within)), set(0xffff));
+    }
+  }
+  static_assert(kQuotients == 1 << 6);
 
   /// Of all even lanes, and of all odd ones.
   [[gnu::always_inline]] static __m128 least_of_pairs(Float a) {
@@ -149,7 +156,9 @@ struct Avx2 {
     const __m128 half = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     return _mm_max_ps(half, _mm_movehl_ps(half, half));
   }
-  [[gnu::always_inline]] static void store_pair(__m128 pair, float* out) { _mm_storel_pi(reinterpret_cast<__m64*>(out), pair); }
+  [[gnu::always_inline]] static void store_pair(__m128 pair, float* out) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(out), pair);
+  }
 
   /// The next words, one for each lane that wants one. Reads kWidth words.
   [[gnu::always_inline]] static Int expand_words(const std::uint8_t* words, Mask wanted) {

@@ -94,12 +94,21 @@ struct Avx512 {
   [[gnu::always_inline]] static Float load_floats(const float* in) { return _mm512_load_ps(in); }
   [[gnu::always_inline]] static void store_ints(Int a, std::int32_t* out) { _mm512_store_si512(out, a); }
   [[gnu::always_inline]] static Int load_ints(const std::uint32_t* in) { return _mm512_load_si512(in); }
-  [[gnu::always_inline]] static Int look_up(const std::uint32_t* table, Int index) {
-    return _mm512_i32gather_epi32(index, table, 4);
-  }
   /// The entry is in the lower half.
   [[gnu::always_inline]] static Int look_up(const std::uint16_t* table, Int index) {
     return _mm512_i32gather_epi32(index, table, 2);
+  }
+
+  /// The encoder's entries. Permutes of the packed table are faster than gathers.
+  [[gnu::always_inline]] static void look_up_symbols(const ResidualTables& tables, const Int (&rows)[2], const Int (&quotients)[2],
+                                                     Int (&entries)[2]) {
+    const __m512i row = _mm512_packus_epi32(rows[0], rows[1]);  // In an order that the unpacking below undoes.
+    const __m512i quotient = _mm512_packs_epi32(quotients[0], quotients[1]);
+    const __m512i symbol = _mm512_sub_epi16(quotient, of_row(tables.lowest, row));
+    const __m512i or_escape = _mm512_min_epu16(symbol, of_row(tables.escape, row));
+    const __m512i entry = at_packed(tables.packed, _mm512_add_epi16(of_row(tables.packed_from, row), or_escape));
+    entries[0] = _mm512_unpacklo_epi16(entry, _mm512_setzero_si512());
+    entries[1] = _mm512_unpackhi_epi16(entry, _mm512_setzero_si512());
   }
 
   /// Of all even lanes, and of all odd ones.
@@ -125,6 +134,26 @@ struct Avx512 {
     const auto count = static_cast<unsigned>(__builtin_popcount(given));
     _mm256_mask_storeu_epi16(end - count * kWordBytes, static_cast<Mask>((1u << count) - 1),
                              _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(given, a)));
+  }
+
+ private:
+  [[gnu::always_inline]] static __m512i of_row(const std::int16_t (&of)[kResidualRows], __m512i row) {
+    return _mm512_permutexvar_epi16(row, _mm512_load_si512(of));
+  }
+  template <int from>
+  [[gnu::always_inline]] static __m512i at_64(const std::uint16_t (&table)[kPackedSymbols], __m512i index) {
+    return _mm512_permutex2var_epi16(_mm512_load_si512(table + from), index, _mm512_load_si512(table + from + 32));
+  }
+  [[gnu::always_inline]] static __m512i at_packed(const std::uint16_t (&table)[kPackedSymbols], __m512i index) {
+    const __mmask32 bit6 = _mm512_movepi16_mask(_mm512_slli_epi16(index, 9));
+    const __mmask32 bit7 = _mm512_movepi16_mask(_mm512_slli_epi16(index, 8));
+    const __mmask32 bit8 = _mm512_movepi16_mask(_mm512_slli_epi16(index, 7));
+    const __m512i first = _mm512_mask_blend_epi16(bit6, at_64<0>(table, index), at_64<64>(table, index));
+    const __m512i second = _mm512_mask_blend_epi16(bit6, at_64<128>(table, index), at_64<192>(table, index));
+    const __m512i third = _mm512_mask_blend_epi16(bit6, at_64<256>(table, index), at_64<320>(table, index));
+    const __m512i fourth = _mm512_mask_blend_epi16(bit6, at_64<384>(table, index), at_64<448>(table, index));
+    return _mm512_mask_blend_epi16(bit8, _mm512_mask_blend_epi16(bit7, first, second),
+                                   _mm512_mask_blend_epi16(bit7, third, fourth));
   }
 };
 

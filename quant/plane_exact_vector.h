@@ -87,30 +87,40 @@ struct ExactPath {
   /// A row's bits; its slots that are escapes.
   [[gnu::always_inline]] static std::uint32_t put_row(const ResidualTables& tables, const Row& row, const Masks& masks,
                                                       const Bf16* values, Bf16* bits, LaneTotals* totals) {
-    std::uint32_t escapes = 0;
+    Int rests[kGroups];
+    Int table_rows[kGroups];
+    Int quotients[kGroups];
+    Int entries[kGroups];
 #pragma GCC unroll 4
     for (int g = 0; g < kGroups; ++g) {
       const LanePlaces<V> places = row.places(g);
       const Int value = V::load_values(values + g * V::kWidth);
       const Int sign = V::bit_and(V::select(places.is_zero, value, places.level), V::set(0x8000));
-      const Int rest = V::sub(V::bit_xor(value, sign), places.y);
-      const Int quotient = V::shift_right_signed(rest, places.raw_bits());
-      const Int within = V::min(V::max(quotient, V::set(-kQuotients / 2)), V::set(kQuotients / 2 - 1));
-      const Int negative = V::keep(places.is_zero, V::template shift_right<10>(sign));  // kNegativeZeroRow.
-      const Int index = V::add(V::template shift_left<6>(V::add(places.context, negative)), within);
-      const Int entry = V::look_up(tables.encode + kQuotients / 2, index);
-      const Int raw_bits = V::bit_and(V::template shift_right<4>(entry), V::set(7));
-      const Int raw = V::bit_and(rest, V::sub(V::shift_left(V::set(1), raw_bits), V::set(1)));
-      const Int marked = V::bit_or(V::shift_left(V::template shift_right<8>(entry), raw_bits), raw);
-      V::store_values(V::select(masks.of[g], marked, V::set(1)), bits + g * V::kWidth);
-      totals->last_row[g] = V::keep(masks.of[g], V::bit_and(entry, V::set(15)));
+      const auto negative_zero = V::both(places.is_zero, V::equal(sign, V::set(0x8000)));
+      rests[g] = V::sub(V::bit_xor(value, sign), places.y);
+      quotients[g] = V::shift_right_signed(rests[g], places.raw_bits());
+      table_rows[g] = V::select(negative_zero, V::set(kNegativeZeroRow), places.context);
+    }
+    V::look_up_symbols(tables, table_rows, quotients, entries);
+    std::uint32_t escapes = 0;
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) {
+      const Int raw_bits = V::bit_and(entries[g], V::set(7));
+      const Int raw = V::bit_and(rests[g], V::sub(V::shift_left(V::set(1), raw_bits), V::set(1)));
+      const Int marked = V::bit_or(V::shift_left(V::template shift_right<4>(entries[g]), raw_bits), raw);
+      const Int slot = V::select(masks.of[g], marked, V::set(1));
+      V::store_values(slot, bits + g * V::kWidth);
+      totals->last_row[g] = marked_bits(slot);
       totals->all[g] = V::add(totals->all[g], totals->last_row[g]);
-      const Int escaped = V::keep(masks.of[g], V::bit_and(entry, V::set(0x80)));
+      const Int escaped = V::keep(masks.of[g], V::bit_and(entries[g], V::set(8)));
       escapes |= V::lanes(V::greater(escaped, V::set(0))) << (g * V::kWidth);
     }
     return escapes;
   }
-  static_assert(kQuotients == 1 << 6 && kNegativeZeroRow == 0x8000 >> 10);
+  /// How many bits are behind the 1.
+  [[gnu::always_inline]] static Int marked_bits(Int slot) {
+    return V::sub(V::template shift_right<23>(V::bits(V::to_float(slot))), V::set(127));
+  }
 
   /// False if there are too many escapes.
   static bool put_rows(const PlaneUnit& unit, const PlaneRows& rows, const std::byte* anchor, const Bf16* values, Bf16* bits,
@@ -163,7 +173,7 @@ struct ExactPath {
 #pragma GCC unroll 4
       for (int g = kGroups - 1; g >= 0; --g) {
         const Int slot = V::load_values(marked + row * kRowSlots + static_cast<std::size_t>(g) * V::kWidth);
-        const Int length = V::sub(V::template shift_right<23>(V::bits(V::to_float(slot))), V::set(127));
+        const Int length = marked_bits(slot);
         const auto full = V::greater(V::add(held[g], length), V::set(31));
         V::compress_words(bits[g], full, words);
         words -= static_cast<unsigned>(__builtin_popcount(V::lanes(full))) * kWordBytes;
