@@ -99,6 +99,25 @@ TEST_CASE("Every truncation of an exact Residual is refused, and so is more than
   }
 }
 
+TEST_CASE("An escape of the last row must be there, and so must all of its words") {
+  std::mt19937_64 rng(33);
+  std::normal_distribution<float> normal(0.1F, 2.0F);
+  for (const PlanePart part : {PlanePart::kK, PlanePart::kV}) {
+    const PlaneUnit unit{part, 1, 32, false, false};
+    PlaneValues values(unit_slots(unit));
+    for (Bf16& value : values) value = float_to_bf16(normal(rng));
+    values.back() = 0x7f80;
+    const PlaneBytes anchor = make_anchor(unit, values);
+    const PlaneBytes exact = make_exact_residual(unit, anchor, values);
+    Planes planes{unit, {part == PlanePart::kK, 1, 32, false, false}, anchor, exact};
+    REQUIRE(decode_both(planes));
+    planes.exact.resize(exact.size() - 2);
+    CHECK_FALSE(decode_both(planes));
+    planes.exact.resize(exact.size() - 4);
+    CHECK_FALSE(decode_both(planes));
+  }
+}
+
 TEST_CASE("Random bytes as an exact Residual") {
   const std::uint64_t seed = 20260302;
   CAPTURE(seed);
