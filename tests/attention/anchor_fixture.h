@@ -22,8 +22,7 @@ class AnchorFixture {
   quant::PlaneUnit unit(kv::KvPart part, bool first_block) const {
     const Shape& shape = fixture_.shape();
     const bool is_k = part == kv::KvPart::kK;
-    return {
-        is_k ? quant::PlanePart::kK : quant::PlanePart::kV, shape.kv_heads, shape.head_dim, kBlock, first_block, is_k && wide_k_};
+    return {is_k ? quant::PlanePart::kK : quant::PlanePart::kV, shape.kv_heads, shape.head_dim, first_block, is_k && wide_k_};
   }
 
   std::span<std::byte> anchor(const Fixture::Sequence& sequence, int index, kv::KvPart part) {
