@@ -23,13 +23,12 @@ Status check_anchor(const PlaneUnit& unit, std::span<const std::byte> anchor) {
 
 }  // namespace
 
-// All paths run the portable loops so far; vector ones must give the same bits.
 const PlaneKernels& plane_kernels_for(Isa isa) {
   switch (isa) {
-    case Isa::kPortable:
-    case Isa::kAvx2:
+    case Isa::kPortable: break;
+    case Isa::kAvx2: return avx2_plane_kernels();
     case Isa::kAvx512Bf16:
-    case Isa::kAmxBf16: break;
+    case Isa::kAmxBf16: return avx512_plane_kernels();
   }
   return portable_plane_kernels();
 }
@@ -86,7 +85,7 @@ std::size_t encode_exact_residual(Isa isa, const PlaneUnit& unit, std::span<cons
   assert(values.size() == unit_slots(unit));
   assert(anchor.size() == anchor_bytes(unit));
   assert(residual.size() == exact_residual_bound(unit));
-  return plane_kernels_for(isa).encode_exact(unit, anchor.data(), values.data(), residual);
+  return plane_kernels_for(isa).encode_exact(unit, anchor.data(), values.data(), residual.data(), residual.size());
 }
 
 Status decode_exact(Isa isa, const PlaneUnit& unit, std::span<const std::byte> anchor, std::span<const std::byte> residual,
@@ -97,7 +96,7 @@ Status decode_exact(Isa isa, const PlaneUnit& unit, std::span<const std::byte> a
     return {Code::kDataLoss,
             "exact residual: " + std::to_string(residual.size()) + " bytes cannot be " + std::to_string(values.size()) + " values"};
   }
-  if (!plane_kernels_for(isa).decode_exact(unit, anchor.data(), residual, values.data())) {
+  if (!plane_kernels_for(isa).decode_exact(unit, anchor.data(), residual.data(), residual.size(), values.data())) {
     return {Code::kDataLoss, "exact residual: the code words end early or are not used up"};
   }
   return {};

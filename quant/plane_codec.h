@@ -35,8 +35,8 @@ void encode_int8_residual(Isa isa, const PlaneUnit& unit, std::span<const std::b
 Status decode_int8(Isa isa, const PlaneUnit& unit, std::span<const std::byte> anchor, std::span<const std::byte> residual,
                    std::span<Bf16> view);
 
-/// Codes what the Anchor lacks into `residual` (exact_residual_bound(unit) bytes); the number of bytes, or 0 when BF16 would not be
-/// longer: then the caller sends that.
+/// Codes what the Anchor lacks into `residual` (exact_residual_bound(unit) bytes, all of which are working memory); the number of
+/// bytes, or 0 when BF16 would not be longer: then the caller sends that.
 std::size_t encode_exact_residual(Isa isa, const PlaneUnit& unit, std::span<const std::byte> anchor, std::span<const Bf16> values,
                                   std::span<std::byte> residual);
 /// The values bit for bit, NaN, infinities, −0 and denormals too.

@@ -3,7 +3,6 @@
 // What one ISA path does of the planes: everything that runs once a value. Sizes were checked by the caller.
 
 #include <cstddef>
-#include <span>
 
 #include "device/bf16_math.h"
 #include "device/isa.h"
@@ -36,13 +35,16 @@ struct PlaneKernels {
   void (*encode_int8_residual)(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::byte* residual);
   /// The view at the Anchor's levels, or with the nibbles of `residual` at the int8 ones.
   void (*decode_view)(const PlaneUnit& unit, const std::byte* anchor, const std::byte* residual, Bf16* view);
-  /// 0 if it would take `residual` or more.
-  std::size_t (*encode_exact)(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::span<std::byte> residual);
+  /// 0 if it would take all `bytes` of `residual`, exact_residual_bound(unit), or more.
+  std::size_t (*encode_exact)(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::byte* residual,
+                              std::size_t bytes);
   /// False if the words end early, are not used up, or leave a lane with padding that is not 0.
-  bool (*decode_exact)(const PlaneUnit& unit, const std::byte* anchor, std::span<const std::byte> residual, Bf16* values);
+  bool (*decode_exact)(const PlaneUnit& unit, const std::byte* anchor, const std::byte* residual, std::size_t bytes, Bf16* values);
 };
 
 const PlaneKernels& portable_plane_kernels();
+const PlaneKernels& avx2_plane_kernels();
+const PlaneKernels& avx512_plane_kernels();
 
 /// The path's table. Only for isa_supported(isa).
 const PlaneKernels& plane_kernels_for(Isa isa);

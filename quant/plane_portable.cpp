@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "quant/lossless_kernels.h"
 #include "quant/plane_kernels.h"
@@ -228,10 +229,11 @@ class LaneWriter {
   bool full_ = false;
 };
 
-std::size_t encode_exact(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::span<std::byte> residual) {
+std::size_t encode_exact(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::byte* residual,
+                         std::size_t bytes) {
   const ResidualCode& code = residual_code(unit.wide_anchor);
   const Levels levels(unit, anchor, wide_residual(unit, anchor));
-  LaneWriter lanes(residual);
+  LaneWriter lanes({residual, bytes});
   bool room = true;
   for_each_row(
       unit, [&] { return room = lanes.begin_row(); },
@@ -298,10 +300,10 @@ class LaneReader {
   const std::byte* escapes_;
 };
 
-bool decode_exact(const PlaneUnit& unit, const std::byte* anchor, std::span<const std::byte> residual, Bf16* values) {
+bool decode_exact(const PlaneUnit& unit, const std::byte* anchor, const std::byte* residual, std::size_t bytes, Bf16* values) {
   const ResidualCode& code = residual_code(unit.wide_anchor);
   const Levels levels(unit, anchor, wide_residual(unit, anchor));
-  LaneReader lanes(residual);
+  LaneReader lanes({residual, bytes});
   bool sound = true;
   begin_values(unit, anchor, values);
   for_each_row(

@@ -1,10 +1,12 @@
-// libFuzzer: the input's first byte chooses the unit, the rest are its Anchor and an exact Residual. What is accepted, encoded
-// again and decoded, is the same values.
+// libFuzzer: the input's first byte chooses the unit and the Residual, the rest are its Anchor and an int8 or exact Residual. Every
+// path that this machine has must judge them alike and get the same values; what an exact Residual gives, encoded again and
+// decoded, is the same values, and all paths encode to the same bytes.
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +18,8 @@ using lynx::Bf16;
 using lynx::Isa;
 using lynx::quant::PlanePart;
 using lynx::quant::PlaneUnit;
+
+constexpr Isa kPaths[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Bf16};
 
 void require(bool condition) {
   if (!condition) std::abort();
@@ -33,7 +37,34 @@ struct Exact {
 };
 
 PlaneUnit unit_of(std::uint8_t choice) {
-  return {(choice & 1) != 0 ? PlanePart::kK : PlanePart::kV, 1, 2 + (choice >> 3) * 2, (choice & 4) != 0, (choice & 2) != 0};
+  return {(choice & 1) != 0 ? PlanePart::kK : PlanePart::kV, 1, 2 + (choice >> 3 & 15) * 6, (choice & 4) != 0, (choice & 2) != 0};
+}
+
+/// Runs decode(isa, values) on all paths: whether they accepted, with the values.
+template <class Decode>
+std::optional<std::vector<Bf16>> decode_alike(const PlaneUnit& unit, Decode decode) {
+  std::optional<std::vector<Bf16>> first;
+  for (const Isa isa : kPaths) {
+    if (!lynx::isa_supported(isa)) continue;
+    std::vector<Bf16> values(lynx::quant::unit_slots(unit));
+    const bool sound = decode(isa, values).ok();
+    if (isa == Isa::kPortable && sound) first = values;
+    require(sound == first.has_value());
+    require(!sound || values == *first);
+  }
+  return first;
+}
+
+std::vector<std::byte> encode_alike(const PlaneUnit& unit, std::span<const std::byte> anchor, const std::vector<Bf16>& values) {
+  std::vector<std::byte> first;
+  for (const Isa isa : kPaths) {
+    if (!lynx::isa_supported(isa)) continue;
+    std::vector<std::byte> coded(lynx::quant::exact_residual_bound(unit));
+    coded.resize(lynx::quant::encode_exact_residual(isa, unit, anchor, values, coded));
+    if (isa == Isa::kPortable) first = coded;
+    require(coded == first);
+  }
+  return first;
 }
 
 }  // namespace
@@ -46,16 +77,25 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Exact anchor(input.first(anchor_bytes));
   const Exact residual(input.subspan(anchor_bytes));
 
-  std::vector<Bf16> values(lynx::quant::unit_slots(unit));
-  const bool sound = lynx::quant::decode_anchor(Isa::kPortable, unit, anchor.span(), values).ok();
-  require(sound == (anchor.size == lynx::quant::anchor_bytes(unit)));
-  if (!lynx::quant::decode_exact(Isa::kPortable, unit, anchor.span(), residual.span(), values).ok()) return 0;
-  require(sound);
-  std::vector<std::byte> again(lynx::quant::exact_residual_bound(unit));
-  again.resize(lynx::quant::encode_exact_residual(Isa::kPortable, unit, anchor.span(), values, again));
+  const auto view = decode_alike(
+      unit, [&](Isa isa, std::vector<Bf16>& out) { return lynx::quant::decode_anchor(isa, unit, anchor.span(), out); });
+  require(view.has_value() == (anchor.size == lynx::quant::anchor_bytes(unit)));
+  if (data[0] >= 128 && !unit.wide_anchor) {
+    decode_alike(unit, [&](Isa isa, std::vector<Bf16>& out) {
+      return lynx::quant::decode_int8(isa, unit, anchor.span(), residual.span(), out);
+    });
+    return 0;
+  }
+  const auto values = decode_alike(unit, [&](Isa isa, std::vector<Bf16>& out) {
+    return lynx::quant::decode_exact(isa, unit, anchor.span(), residual.span(), out);
+  });
+  if (!values) return 0;
+  require(view.has_value());
+  const std::vector<std::byte> again = encode_alike(unit, anchor.span(), *values);
   if (again.empty()) return 0;
-  std::vector<Bf16> back(values.size());
-  require(lynx::quant::decode_exact(Isa::kPortable, unit, anchor.span(), Exact(again).span(), back).ok());
-  require(back == values);
+  const Exact coded(again);
+  require(decode_alike(unit, [&](Isa isa, std::vector<Bf16>& out) {
+            return lynx::quant::decode_exact(isa, unit, anchor.span(), coded.span(), out);
+          }) == values);
   return 0;
 }

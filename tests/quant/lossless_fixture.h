@@ -12,19 +12,12 @@
 #include "device/isa.h"
 #include "quant/lossless.h"
 #include "tests/catch.h"
+#include "tests/quant/paths.h"
 
 namespace lynx::quant {
 
 using Values = std::vector<Bf16>;
 using Bytes = std::vector<std::byte>;
-
-inline std::vector<Isa> supported_paths() {
-  std::vector<Isa> paths;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Bf16}) {
-    if (isa_supported(isa)) paths.push_back(isa);
-  }
-  return paths;
-}
 
 /// The coded bytes, empty for raw. The encoder must have left what follows them alone.
 inline Bytes encode(Isa isa, const Values& values) {

@@ -58,12 +58,12 @@ void check_unit(const PlaneUnit& unit, const PlaneValues& values) {
   const PlaneBytes anchor = make_anchor(unit, values);
   REQUIRE((anchor == reference_anchor(reference, values)));
   PlaneValues view(values.size(), 0x1234);
-  REQUIRE(decode_anchor(Isa::kPortable, unit, ExactBytes(anchor).span(), view).ok());
+  REQUIRE(decode_anchor_at(unit, anchor, &view).ok());
   REQUIRE((view == reference_view(reference, anchor, nullptr)));
   if (!unit.wide_anchor) {
     const PlaneBytes int8 = make_int8_residual(unit, anchor, values);
     REQUIRE((int8 == reference_int8_residual(reference, values)));
-    REQUIRE(decode_int8(Isa::kPortable, unit, ExactBytes(anchor).span(), ExactBytes(int8).span(), view).ok());
+    REQUIRE(decode_int8_at(unit, anchor, int8, &view).ok());
     REQUIRE((view == reference_view(reference, anchor, &int8)));
   }
   const PlaneBytes exact = make_exact_residual(unit, anchor, values);
@@ -136,7 +136,7 @@ TEST_CASE("Sinks are exact in every view and do not stretch a group") {
   PlaneValues values = make_values(Kind::kNormal, unit_slots(unit), rng);
   for (int channel = 0; channel < 64; ++channel) values[slot_of(unit, 1, 3, channel)] = float_to_bf16(1000);
   PlaneValues view(values.size());
-  REQUIRE(decode_anchor(Isa::kPortable, unit, make_anchor(unit, values), view).ok());
+  REQUIRE(decode_anchor_at(unit, make_anchor(unit, values), &view).ok());
   for (int token = 0; token < 64; ++token) {
     for (int channel = 0; channel < 64; ++channel) {
       const std::size_t slot = slot_of(unit, 1, token, channel);

@@ -77,9 +77,9 @@ TEST_CASE("Every byte of Anchor and int8 Residual may be anything: the views are
     for (std::byte& byte : planes.anchor) byte = static_cast<std::byte>(rng());
     for (std::byte& byte : residual) byte = static_cast<std::byte>(rng());
     PlaneValues view(unit_slots(planes.unit));
-    REQUIRE(decode_anchor(Isa::kPortable, planes.unit, ExactBytes(planes.anchor).span(), view).ok());
+    REQUIRE(decode_anchor_at(planes.unit, planes.anchor, &view).ok());
     REQUIRE(view == reference_view(planes.reference, planes.anchor, nullptr));
-    REQUIRE(decode_int8(Isa::kPortable, planes.unit, ExactBytes(planes.anchor).span(), ExactBytes(residual).span(), view).ok());
+    REQUIRE(decode_int8_at(planes.unit, planes.anchor, residual, &view).ok());
     REQUIRE(view == reference_view(planes.reference, planes.anchor, &residual));
   }
 }
@@ -95,6 +95,25 @@ TEST_CASE("Every truncation of an exact Residual is refused, and so is more than
   for (const std::size_t more : {1U, 2U, 64U}) {
     planes.exact = sound;
     planes.exact.resize(sound.size() + more);
+    CHECK_FALSE(decode_both(planes));
+  }
+}
+
+TEST_CASE("An escape of the last row must be there, and so must all of its words") {
+  std::mt19937_64 rng(33);
+  std::normal_distribution<float> normal(0.1F, 2.0F);
+  for (const PlanePart part : {PlanePart::kK, PlanePart::kV}) {
+    const PlaneUnit unit{part, 1, 32, false, false};
+    PlaneValues values(unit_slots(unit));
+    for (Bf16& value : values) value = float_to_bf16(normal(rng));
+    values.back() = 0x7f80;
+    const PlaneBytes anchor = make_anchor(unit, values);
+    const PlaneBytes exact = make_exact_residual(unit, anchor, values);
+    Planes planes{unit, {part == PlanePart::kK, 1, 32, false, false}, anchor, exact};
+    REQUIRE(decode_both(planes));
+    planes.exact.resize(exact.size() - 2);
+    CHECK_FALSE(decode_both(planes));
+    planes.exact.resize(exact.size() - 4);
     CHECK_FALSE(decode_both(planes));
   }
 }
@@ -119,18 +138,17 @@ TEST_CASE("What is wrong with a plane is named") {
   PlaneBytes shorter = planes.anchor;
   shorter.pop_back();
   const std::string wrong_anchor = "anchor plane: 1035 bytes, not 1036";
-  CHECK(decode_anchor(Isa::kPortable, planes.unit, shorter, values).message() == wrong_anchor);
-  CHECK(decode_int8(Isa::kPortable, planes.unit, shorter, residual, values).message() == wrong_anchor);
-  CHECK(decode_exact(Isa::kPortable, planes.unit, shorter, planes.exact, values).message() == wrong_anchor);
-  CHECK(decode_int8(Isa::kPortable, planes.unit, planes.anchor, shorter, values).message() ==
-        "int8 residual: 1035 bytes, not 1024");
-  CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(3), values).message() ==
+  CHECK(decode_anchor_at(planes.unit, shorter, &values).message() == wrong_anchor);
+  CHECK(decode_int8_at(planes.unit, shorter, residual, &values).message() == wrong_anchor);
+  CHECK(decode_exact_at(planes.unit, shorter, planes.exact, &values).message() == wrong_anchor);
+  CHECK(decode_int8_at(planes.unit, planes.anchor, shorter, &values).message() == "int8 residual: 1035 bytes, not 1024");
+  CHECK(decode_exact_at(planes.unit, planes.anchor, PlaneBytes(3), &values).message() ==
         "exact residual: 3 bytes cannot be 2048 values");
-  CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(4096), values).message() ==
+  CHECK(decode_exact_at(planes.unit, planes.anchor, PlaneBytes(4096), &values).message() ==
         "exact residual: 4096 bytes cannot be 2048 values");
-  CHECK(decode_exact(Isa::kPortable, planes.unit, planes.anchor, PlaneBytes(2), values).message() ==
+  CHECK(decode_exact_at(planes.unit, planes.anchor, PlaneBytes(2), &values).message() ==
         "exact residual: the code words end early or are not used up");
-  CHECK(decode_anchor(Isa::kPortable, planes.unit, shorter, values).code() == Code::kDataLoss);
+  CHECK(decode_anchor_at(planes.unit, shorter, &values).code() == Code::kDataLoss);
 }
 
 }  // namespace

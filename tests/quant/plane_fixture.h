@@ -1,38 +1,56 @@
 #pragma once
 
-// What the tests of the planes share. Buffers have exactly the size that is promised, so that a sanitizer sees every byte read or
-// written beyond them.
+// What the tests of the planes share: every plane is written and read by all paths, which must agree. Buffers have exactly the size
+// that is promised, so that a sanitizer sees every byte read or written beyond them.
 
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "device/isa.h"
 #include "quant/plane_codec.h"
 #include "tests/catch.h"
+#include "tests/quant/paths.h"
 
 namespace lynx::quant {
 
 using PlaneValues = std::vector<Bf16>;
 using PlaneBytes = std::vector<std::byte>;
 
+/// What write(isa, plane) leaves in a plane of `bytes` bytes; every path must write the same.
+template <class Write>
+PlaneBytes same_on_all_paths(std::size_t bytes, Write write) {
+  PlaneBytes first;
+  for (const Isa isa : supported_paths()) {
+    CAPTURE(isa_name(isa));
+    PlaneBytes plane(bytes, std::byte{0xa5});
+    plane.resize(write(isa, std::span(plane)));
+    if (isa == Isa::kPortable) first = plane;
+    if (plane != first) FAIL("not what the portable path writes");
+  }
+  return first;
+}
+
 inline PlaneBytes make_anchor(const PlaneUnit& unit, const PlaneValues& values) {
-  PlaneBytes anchor(anchor_bytes(unit), std::byte{0xa5});
-  encode_anchor(Isa::kPortable, unit, values, anchor);
-  return anchor;
+  return same_on_all_paths(anchor_bytes(unit), [&](Isa isa, std::span<std::byte> anchor) {
+    encode_anchor(isa, unit, values, anchor);
+    return anchor.size();
+  });
 }
 
 inline PlaneBytes make_int8_residual(const PlaneUnit& unit, const PlaneBytes& anchor, const PlaneValues& values) {
-  PlaneBytes residual(int8_residual_bytes(unit), std::byte{0xa5});
-  encode_int8_residual(Isa::kPortable, unit, anchor, values, residual);
-  return residual;
+  return same_on_all_paths(int8_residual_bytes(unit), [&](Isa isa, std::span<std::byte> residual) {
+    encode_int8_residual(isa, unit, anchor, values, residual);
+    return residual.size();
+  });
 }
 
 /// Empty for raw.
 inline PlaneBytes make_exact_residual(const PlaneUnit& unit, const PlaneBytes& anchor, const PlaneValues& values) {
-  PlaneBytes residual(exact_residual_bound(unit), std::byte{0xa5});
-  residual.resize(encode_exact_residual(Isa::kPortable, unit, anchor, values, residual));
-  return residual;
+  return same_on_all_paths(exact_residual_bound(unit), [&](Isa isa, std::span<std::byte> residual) {
+    return encode_exact_residual(isa, unit, anchor, values, residual);
+  });
 }
 
 /// What is decoded of a unit: zeros in the slots that are not coded.
@@ -60,8 +78,42 @@ struct ExactBytes {
   std::size_t size;
 };
 
+/// What read(isa, values) makes of `values`; every path must judge alike, and give the same where it is OK.
+template <class Read>
+Status same_from_all_paths(PlaneValues* values, Read read) {
+  Status first;
+  PlaneValues of_first;
+  for (const Isa isa : supported_paths()) {
+    CAPTURE(isa_name(isa));
+    values->assign(values->size(), 0x1234);
+    const Status status = read(isa, std::span(*values));
+    if (isa == Isa::kPortable) {
+      first = status;
+      of_first = *values;
+    }
+    if (status.to_string() != first.to_string()) FAIL(status.to_string() << ", not " << first.to_string());
+    if (status.ok() && *values != of_first) FAIL("not the portable path's values");
+  }
+  return first;
+}
+
+inline Status decode_anchor_at(const PlaneUnit& unit, const PlaneBytes& anchor, PlaneValues* view) {
+  const ExactBytes exact(anchor);
+  return same_from_all_paths(view, [&](Isa isa, std::span<Bf16> out) { return decode_anchor(isa, unit, exact.span(), out); });
+}
+
+inline Status decode_int8_at(const PlaneUnit& unit, const PlaneBytes& anchor, const PlaneBytes& residual, PlaneValues* view) {
+  const ExactBytes exact(anchor);
+  const ExactBytes exact_residual(residual);
+  return same_from_all_paths(
+      view, [&](Isa isa, std::span<Bf16> out) { return decode_int8(isa, unit, exact.span(), exact_residual.span(), out); });
+}
+
 inline Status decode_exact_at(const PlaneUnit& unit, const PlaneBytes& anchor, const PlaneBytes& residual, PlaneValues* values) {
-  return decode_exact(Isa::kPortable, unit, ExactBytes(anchor).span(), ExactBytes(residual).span(), *values);
+  const ExactBytes exact(anchor);
+  const ExactBytes exact_residual(residual);
+  return same_from_all_paths(
+      values, [&](Isa isa, std::span<Bf16> out) { return decode_exact(isa, unit, exact.span(), exact_residual.span(), out); });
 }
 
 }  // namespace lynx::quant

@@ -80,10 +80,10 @@ TEST_CASE("The example of docs/plane_format.md") {
   check_bytes(exact, 196, {{0, first_words}, {64, second_words}, {128, third_words}, {192, "c0 7f 00 80"}});
 
   PlaneValues view(values.size());
-  REQUIRE(decode_anchor(Isa::kPortable, unit, anchor, view).ok());
+  REQUIRE(decode_anchor_at(unit, anchor, &view).ok());
   CHECK(view[slot_of(unit, 0, 3, 0)] == 0x3fb0);
   CHECK(view[slot_of(unit, 0, 15, 1)] == 0xbffc);
-  REQUIRE(decode_int8(Isa::kPortable, unit, anchor, int8, view).ok());
+  REQUIRE(decode_int8_at(unit, anchor, int8, &view).ok());
   CHECK(view[slot_of(unit, 0, 3, 0)] == 0x3fb4);
   CHECK(view[slot_of(unit, 0, 1, 1)] == 0x3c10);
 }

@@ -7,6 +7,7 @@
 
 #include "kv/kv_units.h"
 #include "tests/quant/plane_fixture.h"
+#include "tests/quant/plane_reference.h"
 #include "tests/quant/real_kv.h"
 
 namespace lynx::quant {
@@ -52,13 +53,23 @@ void add_unit(const PlaneUnit& unit, const PlaneValues& values, Sizes* sizes) {
   sizes->exact += exact.empty() ? 2 * values.size() : exact.size();
   sizes->raw += exact.empty() ? 1 : 0;
   sizes->power += squared_error(values, PlaneValues(values.size(), 0));
-  REQUIRE(decode_anchor(Isa::kPortable, unit, anchor, back).ok());
+  REQUIRE(decode_anchor_at(unit, anchor, &back).ok());
   sizes->error[0] += squared_error(values, back);
   if (unit.wide_anchor) return;
   const PlaneBytes int8 = make_int8_residual(unit, anchor, values);
   sizes->int8 += int8.size();
-  REQUIRE(decode_int8(Isa::kPortable, unit, anchor, int8, back).ok());
+  REQUIRE(decode_int8_at(unit, anchor, int8, &back).ok());
   sizes->error[1] += squared_error(values, back);
+}
+
+/// All paths write what the second codec writes, and it reads what they write.
+void check_against_reference(const PlaneUnit& unit, const PlaneValues& values) {
+  const ReferenceUnit reference{unit.part == PlanePart::kK, unit.heads, unit.head_dim, unit.first_block, unit.wide_anchor};
+  const PlaneBytes anchor = make_anchor(unit, values);
+  REQUIRE((anchor == reference_anchor(reference, values)));
+  if (!unit.wide_anchor) REQUIRE((make_int8_residual(unit, anchor, values) == reference_int8_residual(reference, values)));
+  const PlaneBytes exact = make_exact_residual(unit, anchor, values);
+  if (!exact.empty()) REQUIRE(reference_exact(reference, anchor, exact) == values);
 }
 
 std::string describe(const char* name, const Sizes& sizes) {
@@ -85,6 +96,7 @@ TEST_CASE("A real prompt's planes take at most 4.70, 8.75 and 11.7 bits a value,
         kv::read_unit(model.cache(), layer, table.blocks()[plane_size(block)],
                       part == PlanePart::kK ? kv::KvPart::kK : kv::KvPart::kV, kPlaneBlockTokens, values);
         add_unit(unit, values, &sizes[part == PlanePart::kK ? 0 : 1]);
+        if (layer % 10 == 3 && block % 8 == 0) check_against_reference(unit, values);
         unit.wide_anchor = true;
         if (part == PlanePart::kK) add_unit(unit, values, &wide);
       }
