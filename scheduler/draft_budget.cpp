@@ -3,11 +3,11 @@
 namespace lynx::scheduler {
 namespace {
 
-constexpr double kForget = 0.95;        ///< Weight of what was known at each verification.
-constexpr double kLeastWorth = 0.2;     ///< Chance of being committed below which a draft is not made.
-constexpr double kHopeless = 0.5;       ///< Acceptance below which nothing is drafted,
+constexpr double kForget = 0.95;         ///< Weight of what was known at each verification.
+constexpr double kLeastWorth = 0.2;      ///< Chance of being committed below which a draft is not made.
+constexpr double kHopeless = 0.5;        ///< Acceptance below which nothing is drafted,
 constexpr std::uint32_t kTryEvery = 16;  ///< but for one request in so many,
-constexpr int kTry = 2;                 ///< with so many drafts.
+constexpr int kTry = 2;                  ///< with so many drafts.
 
 }  // namespace
 

@@ -3,9 +3,9 @@
 // How many tokens are worth drafting, from how drafts of this model have fared so far. Pure: no clock, no I/O.
 //
 // A draft behind right ones is right with a chance that is estimated from verifications, recent ones counting more. Drafting costs
-// rows of passes that others share, and verifying costs one more: a draft is made while the chance that all before it and itself are
-// right is worth that. A model that drafts badly gets few drafts and then none, but for a small try now and then. The time until the
-// Residuals are there needs no place here: when they are, drafting ends.
+// rows of passes that others share, and verifying costs one more: a draft is made while the chance that all before it and itself
+// are right is worth that. A model that drafts badly gets few drafts and then none, but for a small try now and then. The time
+// until the Residuals are there needs no place here: when they are, drafting ends.
 
 #include <cstdint>
 

@@ -36,7 +36,9 @@ struct ReceiverLog final : server::KvReceiverEvents {
     lines.push_back("connected " + std::to_string(session) + (status.ok() ? "" : ": " + status.to_string()));
   }
   void on_session_lost(server::SessionId session, const Status&) override { lines.push_back("lost " + std::to_string(session)); }
-  void on_complete(const transport::TicketId& ticket, const transport::TransferBytes&) override { ended[ticket.request] = "complete"; }
+  void on_complete(const transport::TicketId& ticket, const transport::TransferBytes&) override {
+    ended[ticket.request] = "complete";
+  }
   void on_failed(const transport::TicketId& ticket, const Status& why) override {
     ended[ticket.request] = "failed: " + why.message();
   }

@@ -48,7 +48,9 @@ struct TransferWorld::Decode final : server::KvReceiverEvents {
 
   void on_connected(server::SessionId session, const Status& status) override { world->session_connected(session, status); }
   void on_session_lost(server::SessionId session, const Status&) override { world->session_lost(session, true); }
-  void on_complete(const transport::TicketId& ticket, const transport::TransferBytes&) override { world->over_at_receiver(world->ticket_of(ticket), true); }
+  void on_complete(const transport::TicketId& ticket, const transport::TransferBytes&) override {
+    world->over_at_receiver(world->ticket_of(ticket), true);
+  }
   void on_failed(const transport::TicketId& ticket, const Status&) override;
   void on_retired(const transport::TicketId& ticket) override;
 };
