@@ -98,7 +98,9 @@ def report(args, tables: str) -> str:
         "travels: scales, sinks, the raw tail block, a header with its checksum for every message. Behind each prompt the model writes up to "
         f"{args.continuation} tokens at full precision, once greedily, once sampled. KL and agreement compare the next-token predictions of a view with the exact "
         f"ones over that text. Every 8 tokens a draft of up to 32 begins: decoding over the Anchor planes as they lie, with the same noise; it is "
-        "accepted up to the first token that full precision chose otherwise. Drafts that would reach beyond the text's end do not count.", "",
+        "accepted up to the first token that full precision chose otherwise. Drafts that would reach beyond the text's end do not count. Greedy text of a model this "
+        "small repeats itself now and then, which is easy to draft; sampled text does not. A table without a word about texts is over all of them, weighted by their "
+        "length: the tail block makes short prompts dearer.", "",
         f"- {cpu_name()}, {datetime.date.today()}",
         f"- Command: `bench/planes.py{'' if args.profile is None else ' --profile ' + args.profile}`", "",
         tables.strip(), ""])
