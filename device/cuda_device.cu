@@ -126,4 +126,8 @@ Status Stream::synchronize() {
   return to_status(cudaStreamSynchronize(handle_->stream), "cudaStreamSynchronize");
 }
 
+void* Stream::native() const {
+  return handle_->stream;
+}
+
 }  // namespace lynx::cuda

@@ -86,6 +86,8 @@ class Stream {
   Status wait_for(const Event& event);
   /// Blocks until all queued work is done.
   Status synchronize();
+  /// The cudaStream_t, for kernels of other rooms.
+  void* native() const;
 
  private:
   struct Handle;

@@ -61,5 +61,8 @@ Status Stream::wait_for(const Event&) {
 Status Stream::synchronize() {
   return refused();
 }
+void* Stream::native() const {
+  return nullptr;
+}
 
 }  // namespace lynx::cuda

@@ -51,12 +51,6 @@ Status read_wide_k(const json& root, int layers, std::vector<bool>* wide_k) {
   return {};
 }
 
-/// "models/x/" → "models/x.profile.json".
-std::string path_beside(std::string model_path) {
-  while (model_path.size() > 1 && model_path.back() == '/') model_path.pop_back();
-  return model_path + ".profile.json";
-}
-
 Result<quant::PlaneProfile> profile_for(const std::string& path, const ModelConfig& config, PlaneProfileFile file) {
   if (file.layers == config.layers) return std::move(file.profile);
   return invalid_argument(
@@ -101,6 +95,11 @@ std::string plane_profile_text(const PlaneProfileFile& file) {
                      file.layers, fmt::join(wide, ", "));
 }
 
+std::string profile_path_beside(std::string model_path) {
+  while (model_path.size() > 1 && model_path.back() == '/') model_path.pop_back();
+  return model_path + ".profile.json";
+}
+
 Result<quant::PlaneProfile> load_plane_profile(const std::string& explicit_path, const std::string& model_path,
                                                const ModelConfig& config, std::string* source) {
   const auto from = [&](std::string words) {
@@ -111,7 +110,7 @@ Result<quant::PlaneProfile> load_plane_profile(const std::string& explicit_path,
     from(explicit_path);
     return profile_for(explicit_path, config, std::move(file));
   }
-  const std::string beside = path_beside(model_path);
+  const std::string beside = profile_path_beside(model_path);
   auto file = read_plane_profile(beside);
   if (file.ok()) {
     from(beside);

@@ -31,6 +31,9 @@ std::string plane_profile_text(const PlaneProfileFile& file);
 /// Texts of the profiles in configs/profiles/, compiled in.
 std::span<const std::string_view> shipped_plane_profiles();
 
+/// Where the profile of the model at this path is looked for: "models/x/" → "models/x.profile.json".
+std::string profile_path_beside(std::string model_path);
+
 /// The profile of a model, in this order: of the file `explicit_path` unless that is empty; of "<model_path>.profile.json" if it
 /// exists; of a shipped file for a model of this name and this many layers; else the empty one. A file that does not fit the
 /// model's layers is INVALID_ARGUMENT naming it, an explicit one that does not exist NOT_FOUND. `source` (may be null) gets where

@@ -74,6 +74,11 @@ LYNX_HD inline int int8_residual(float x, int level, float scale) {
   return residual < 7 ? residual : 7;
 }
 
+/// The int8 view's level: the Anchor's, and the residual as it is stored, + 8.
+LYNX_HD inline int int8_level(int level, int stored_residual) {
+  return level * kInt8Steps + stored_residual - 8;
+}
+
 /// Numbers BF16 patterns in the order of their values, −0 before +0. The exact Residual is a difference of two.
 LYNX_HD inline int bf16_order(Bf16 value) {
   return (value & 0x8000u) != 0 ? value ^ 0xffff : value ^ 0x8000;

@@ -8,6 +8,7 @@
 #include "quant/plane_kernels.h"
 #include "quant/plane_math.h"
 #include "quant/residual_code.h"
+#include "quant/residual_math.h"
 
 namespace lynx::quant {
 namespace {
@@ -39,7 +40,7 @@ class Levels {
 
   int level(std::size_t slot, std::size_t group) const {
     const int level = nibble(codes_, slot) + zero(group);
-    return residual_ == nullptr ? level : level * kInt8Steps + nibble(residual_, slot) - 8;
+    return residual_ == nullptr ? level : int8_level(level, nibble(residual_, slot));
   }
   int zero(std::size_t group) const { return static_cast<std::int8_t>(std::to_integer<std::uint8_t>(zeros_[group])); }
   float scale(std::size_t group) const {
@@ -56,20 +57,6 @@ class Levels {
 
 const std::byte* wide_residual(const PlaneUnit& unit, const std::byte* anchor) {
   return unit.wide_anchor ? anchor + anchor_layout(unit).residuals_at : nullptr;
-}
-
-/// Which of a head's tokens and channels are a group.
-struct GroupExtent {
-  int first_token, end_token;
-  int first_channel, end_channel;
-};
-
-GroupExtent group_extent(const PlaneUnit& unit, int group_of_head) {
-  if (unit.part == PlanePart::kK) return {first_token(unit), kPlaneBlockTokens, group_of_head, group_of_head + 1};
-  const int token = group_of_head / v_token_groups(unit);
-  const int channel = group_of_head % v_token_groups(unit) * kGroupChannels;
-  const int end_token = token < first_token(unit) ? token : token + 1;  // Sinks are not in their groups.
-  return {token, end_token, channel, std::min(channel + kGroupChannels, unit.head_dim)};
 }
 
 void encode_scales(const PlaneUnit& unit, const Bf16* values, std::byte* scales, std::byte* zeros) {
@@ -135,34 +122,6 @@ void decode_view(const PlaneUnit& unit, const std::byte* anchor, const std::byte
   for_each_value(unit, [&](std::size_t slot, std::size_t group) {
     view[slot] = level_to_bf16(levels.level(slot, group), levels.scale(group));
   });
-}
-
-/// What a value's Residual is made of.
-struct Symbol {
-  int index;  ///< In its context; the context's escape if the value has none.
-  unsigned raw;
-};
-
-Symbol symbol_of(const ResidualContext& context, int raw_bits, Bf16 value, int level, float scale) {
-  if (level == 0) {
-    const int octave = scale_exponent(scale) - ((value >> 7) & 0xff);
-    if (octave < 1 || octave > kZeroOctaves) return {context.escape, 0};
-    return {(value >> 15) * kZeroOctaves + octave - 1, value & 0x7fu};
-  }
-  const int apart = bf16_order(value) - bf16_order(level_to_bf16(level, scale));
-  const int difference = level < 0 ? -apart : apart;
-  const int index = (difference >> raw_bits) - context.lowest;
-  if (index < 0 || index >= context.escape) return {context.escape, 0};
-  return {index, static_cast<unsigned>(difference) & ((1u << raw_bits) - 1)};
-}
-
-Bf16 value_of(const ResidualContext& context, int raw_bits, Symbol symbol, int level, float scale) {
-  if (level == 0) {
-    const int exponent = scale_exponent(scale) - 1 - symbol.index % kZeroOctaves;
-    return static_cast<Bf16>(symbol.index / kZeroOctaves << 15 | exponent << 7 | static_cast<int>(symbol.raw));
-  }
-  const int difference = (symbol.index + context.lowest) * (1 << raw_bits) + static_cast<int>(symbol.raw);
-  return bf16_from_order(bf16_order(level_to_bf16(level, scale)) + (level < 0 ? -difference : difference));
 }
 
 /// Writes the lanes forwards: a word's place is kept when a decoder would take it, and its bits come later.
@@ -242,7 +201,8 @@ std::size_t encode_exact(const PlaneUnit& unit, const std::byte* anchor, const B
         const int index = residual_context(level < 0 ? -level : level);
         const ResidualContext& context = code.contexts[index];
         const int raw_bits = residual_raw_bits(index);
-        const Symbol symbol = symbol_of(context, raw_bits, values[slot], level, levels.scale(group));
+        const ResidualSymbol symbol =
+            residual_symbol(context.lowest, context.escape, raw_bits, values[slot], level, levels.scale(group));
         const unsigned length = context.code.lengths.of[symbol.index];
         const std::uint32_t word = context.code.words[symbol.index];
         if (symbol.index == context.escape) {
@@ -314,7 +274,7 @@ bool decode_exact(const PlaneUnit& unit, const std::byte* anchor, const std::byt
         const ResidualContext& context = code.contexts[index];
         const std::size_t lane = slot % kLanes;
         const std::uint32_t next = lanes.next_byte(lane);
-        Symbol symbol{context.table.exponents[next], 0};
+        ResidualSymbol symbol{context.table.exponents[next], 0};
         lanes.take(lane, context.table.lengths[next / 2]);
         if (symbol.index == context.escape) {
           sound = lanes.take_escape(&values[slot]) && sound;
@@ -322,7 +282,7 @@ bool decode_exact(const PlaneUnit& unit, const std::byte* anchor, const std::byt
         }
         const int raw_bits = residual_raw_bits(index);
         symbol.raw = lanes.take(lane, static_cast<unsigned>(raw_bits));
-        values[slot] = value_of(context, raw_bits, symbol, level, levels.scale(group));
+        values[slot] = residual_value(context.lowest, raw_bits, symbol, level, levels.scale(group));
       });
   return sound && lanes.finished();
 }

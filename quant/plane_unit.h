@@ -61,6 +61,21 @@ constexpr std::size_t group_of(const PlaneUnit& unit, int head, int token, int c
   return plane_size((head * kPlaneBlockTokens + token) * v_token_groups(unit) + channel / kGroupChannels);
 }
 
+/// Which of a head's tokens and channels are a group.
+struct GroupExtent {
+  int first_token, end_token;
+  int first_channel, end_channel;
+};
+
+constexpr GroupExtent group_extent(const PlaneUnit& unit, int group_of_head) {
+  if (unit.part == PlanePart::kK) return {first_token(unit), kPlaneBlockTokens, group_of_head, group_of_head + 1};
+  const int token = group_of_head / v_token_groups(unit);
+  const int channel = group_of_head % v_token_groups(unit) * kGroupChannels;
+  const int end_token = token < first_token(unit) ? token : token + 1;  // Sinks are not in their groups.
+  const int end_channel = channel + kGroupChannels < unit.head_dim ? channel + kGroupChannels : unit.head_dim;
+  return {token, end_token, channel, end_channel};
+}
+
 constexpr std::size_t slot_of(const PlaneUnit& unit, int head, int token, int channel) {
   const std::size_t head_at = plane_size(head) * plane_size(stored_channels(unit)) * plane_size(kPlaneBlockTokens);
   if (unit.part == PlanePart::kK) {
@@ -69,6 +84,29 @@ constexpr std::size_t slot_of(const PlaneUnit& unit, int head, int token, int ch
   }
   const int row = channel / 16 * (kPlaneBlockTokens / 2) + token / 2;
   return head_at + plane_size(row * 32 + channel % 16 * 2 + token % 2);
+}
+
+struct SlotPlace {
+  int head;
+  int token;
+  int channel;  ///< Up to stored_channels.
+};
+
+/// The way back from slot_of.
+constexpr SlotPlace place_of(const PlaneUnit& unit, std::size_t slot) {
+  const std::size_t of_head = plane_size(stored_channels(unit)) * plane_size(kPlaneBlockTokens);
+  const int head = static_cast<int>(slot / of_head);
+  const int in_head = static_cast<int>(slot % of_head);
+  const bool is_k = unit.part == PlanePart::kK;
+  const int inner = is_k ? stored_channels(unit) / 2 : kPlaneBlockTokens / 2;
+  const int sixteenth = in_head / 32 / inner * 16 + in_head % 32 / 2;
+  const int of_pair = in_head / 32 % inner * 2 + in_head % 2;
+  return is_k ? SlotPlace{head, sixteenth, of_pair} : SlotPlace{head, of_pair, sixteenth};
+}
+
+/// Neither a sink's nor beyond the model's channels.
+constexpr bool is_coded(const PlaneUnit& unit, const SlotPlace& place) {
+  return place.token >= first_token(unit) && place.channel < unit.head_dim;
 }
 
 /// In slot order, row by row of 32: row_begin(), then value(slot, group) for each of the row's coded slots (those of the model's

@@ -5,11 +5,9 @@
 
 #include "quant/exponent_code.h"
 #include "quant/plane_math.h"
+#include "quant/residual_math.h"
 
 namespace lynx::quant {
-
-/// Symbols of level 0: 8 · sign + (exponent of the scale − exponent − 1), for differences of 1 … 8.
-inline constexpr int kZeroOctaves = 8;
 
 struct ResidualContext {
   int lowest;         ///< Symbol 0 is this difference, without its raw bits. Not for level 0.

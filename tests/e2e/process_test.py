@@ -13,6 +13,7 @@ from node import MODEL, PROGRAM, Node, clean_environment, eventually, http_bytes
 
 PREFILL = os.environ["LYNX_TEST_PREFILL_NODE"]
 TOOL = os.environ["LYNX_TEST_TOOL"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(*command: str, env=None) -> subprocess.CompletedProcess:
@@ -137,6 +138,27 @@ class ProcessTest(unittest.TestCase):
         self.assertIn("<|im_start|>user\nhi<|im_end|>", rendered.stdout)
         self.assertEqual(run(TOOL, "inspect", "/no/such").returncode, 3)
         self.assertEqual(run(TOOL, "dance").returncode, 2)
+
+    def test_tools_for_planes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            text, profile = folder / "text", folder / "profile.json"
+            text.write_text((ROOT / "docs/sample/harbour_handbook.md").read_text(encoding="utf-8")[:1500])
+            short = ["--continuation", "24"]
+            made = run(TOOL, "calibrate", str(MODEL), str(text), "--output", str(profile), "--most-bits", "7", *short)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            wide = json.loads(profile.read_text())["wide_k"]
+            self.assertTrue(wide)
+            shown = run(TOOL, "planes", str(MODEL), str(text), "--profile", str(profile), *short)
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+            self.assertIn(f"layers with wide K: {', '.join(map(str, wide))}.", shown.stdout)
+            self.assertRegex(shown.stdout, r"\| both \| \d\.\d+ \| \d\.\d+ \| 1\d\.\d+ \|")
+            for name, content, mention in (("one_block", "a few words", "travel raw"), ("no_text", "\udcff", "UTF-8")):
+                (folder / name).write_bytes(content.encode(errors="surrogateescape"))
+                refused = run(TOOL, "planes", str(MODEL), str(folder / name))
+                self.assertEqual(refused.returncode, 2)
+                self.assertRegex(refused.stderr, f"{name}: .*{mention}")
+            self.assertEqual(run(TOOL, "planes", str(MODEL), str(text), "--profile", str(text)).returncode, 2)
 
     def test_idle_server_uses_no_processor(self):
         with Node() as node:

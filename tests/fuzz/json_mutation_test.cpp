@@ -40,7 +40,8 @@ std::vector<Subject> subjects() {
   config["add_bos_token"] = true;
   return {{"config.json", try_hf_config, model::testing::read_json(folder + "config.json")},
           {"tokenizer.json", try_hf_tokenizer, tokenizer},
-          {"tokenizer_config.json", try_hf_tokenizer, config}};
+          {"tokenizer_config.json", try_hf_tokenizer, config},
+          {"a plane profile", try_plane_profile, json::parse(R"({"format":1,"model":"Tiny","layers":4,"wide_k":[1,3]})")}};
 }
 
 std::vector<json::json_pointer> places_in(const json& root) {

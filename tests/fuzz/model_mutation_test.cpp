@@ -74,8 +74,8 @@ TEST_CASE("Noise is no model") {
   for (int round = 0; round < 4000; ++round) {
     Input input(rng() % 256);
     for (std::byte& byte : input) byte = static_cast<std::byte>(rng() & 0xff);
-    for (const Target& target :
-         {Target(try_gguf), Target(try_safetensors), Target(try_hf_config), Target(try_hf_tokenizer), Target(try_json)}) {
+    for (const Target& target : {Target(try_gguf), Target(try_safetensors), Target(try_hf_config), Target(try_hf_tokenizer),
+                                 Target(try_json), Target(try_plane_profile)}) {
       REQUIRE(run_checked(target, input) == "");
     }
   }

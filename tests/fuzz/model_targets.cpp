@@ -9,6 +9,7 @@
 #include "model/hf_config.h"
 #include "model/hf_json.h"
 #include "model/hf_tokenizer.h"
+#include "model/plane_profile_file.h"
 #include "model/safetensors.h"
 #include "text/utf8.h"
 
@@ -114,6 +115,16 @@ std::string try_hf_tokenizer(Bytes bytes) {
   if (std::string wrong = check_tokenizer(spec); !wrong.empty()) return wrong;
   const auto source = model::parse_chat_template(*root);
   return source.ok() && source->has_value() && text::find_invalid_utf8(**source) ? "a template that is no UTF-8" : "";
+}
+
+std::string try_plane_profile(Bytes bytes) {
+  const auto file = model::parse_plane_profile(text_of(bytes));
+  if (!file.ok()) return file.status().message().empty() ? "a refusal without a reason" : "";
+  const std::size_t listed = file->profile.wide_k.size();
+  if (listed != 0 && listed != static_cast<std::size_t>(file->layers)) return "a list of another length than the layers";
+  const auto again = model::parse_plane_profile(model::plane_profile_text(*file));
+  if (!again.ok()) return "what was accepted is not when written again";
+  return again->model == file->model && again->profile == file->profile ? "" : "what was written reads differently";
 }
 
 std::string try_json(Bytes bytes) {

@@ -17,6 +17,8 @@ std::string try_safetensors(std::span<const std::byte> bytes);
 std::string try_hf_config(std::span<const std::byte> bytes);
 /// tokenizer.json, then the same bytes as tokenizer_config.json.
 std::string try_hf_tokenizer(std::span<const std::byte> bytes);
+/// A plane profile.
+std::string try_plane_profile(std::span<const std::byte> bytes);
 /// model.safetensors.index.json names and JSON in general.
 std::string try_json(std::span<const std::byte> bytes);
 
