@@ -49,6 +49,22 @@ def moved(before: dict, after: dict) -> str:
     return f"{megabytes:.1f} MB of KV cache crossed, in mode {', '.join(after['modes'])}, from {links}"
 
 
+def told(receipt: dict) -> str:
+    def at(name: str) -> str:
+        return "-" if receipt[name] is None else f"{receipt[name]:.2f} s"
+
+    steps = [f"first token at {at('first_token_s')}"]
+    if receipt["anchors_s"] is not None:
+        steps.append(f"Anchors there at {at('anchors_s')} ({receipt['bytes']['first'] / 1e6:.1f} MB)")
+        steps.append(f"{receipt['drafted']} tokens drafted on them")
+        steps.append(f"Residuals at {at('cache_s')} ({receipt['bytes']['residual'] / 1e6:.1f} MB)")
+        if receipt["drafted"]:
+            steps.append(f"verified at {at('verified_s')}: {receipt['accepted']} accepted, {receipt['rolled_back']} rolled back")
+    else:
+        steps.append(f"cache there at {at('cache_s')}")
+    return f"receipt: {', '.join(steps)}; every token chosen at precision '{receipt['verified']}'"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="http://127.0.0.1:8000")
@@ -64,15 +80,18 @@ def main() -> int:
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
+        "lynx": {"receipt": True},
     }
     first = last = None
     usage = {}
+    receipt = None
     try:
         before = transfers(args.url)
         print(f"Q: {args.question}\nA: ", end="", flush=True)
         start = time.monotonic()
         for chunk in stream(args.url, body):
             usage = chunk.get("usage") or usage
+            receipt = chunk.get("lynx", {}).get("receipt") or receipt
             for choice in chunk["choices"]:
                 text = choice["delta"].get("content")
                 if text:
@@ -97,6 +116,8 @@ def main() -> int:
     rate = (generated - 1) / (last - first) if generated > 1 and last > first else 0.0
     print(f"   {usage.get('prompt_tokens')} prompt tokens, first token after {first - start:.2f} s, "
           f"then {generated} tokens at {rate:.1f} tokens/s\n   {moved(before, after)}", file=sys.stderr)
+    if receipt and receipt["transfer"]:
+        print(f"   {told(receipt)}", file=sys.stderr)
     return 0
 
 

@@ -102,7 +102,7 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
   backend.engine = node->engine.get();
   backend.limits.max_model_len = node->engine->max_model_len();
   backend.pair = node->pair ? node->pair->view() : nullptr;
-  log_memory(model, node->engine->stats().total_blocks, node->pair ? KvReceiverOptions{}.pool_bytes : 0);
+  log_memory(model, node->engine->stats().total_blocks, node->pair != nullptr, node->pair ? KvReceiverOptions{}.pool_bytes : 0);
   log_model_loaded(model, backend.limits.max_model_len, node->engine->stats().total_blocks, started);
   return std::nullopt;
 }

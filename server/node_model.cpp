@@ -10,10 +10,12 @@
 
 #include "common/log.h"
 #include "common/units.h"
+#include "kv/anchor_cache.h"
 #include "kv/kv_cache.h"
 #include "model/model_file.h"
 #include "model/numerics_fingerprint.h"
 #include "model/plane_profile_file.h"
+#include "server/cache_units.h"
 
 namespace lynx::server {
 namespace {
@@ -100,14 +102,18 @@ Failure engine_failure(const Status& status) {
   return {status.code() == Code::kInvalidArgument ? kExitUsage : kExitModel, status};
 }
 
-void log_memory(const NodeModel& model, int kv_blocks, std::uint64_t transfer_bytes) {
+void log_memory(const NodeModel& model, int kv_blocks, bool with_anchors, std::uint64_t transfer_bytes) {
   const auto weights = static_cast<std::int64_t>(model.model->weight_bytes());
-  const std::int64_t cache = kv_blocks * kv::KvCache::block_bytes(model.model->kv_shape());
+  const kv::KvShape shape = model.model->kv_shape();
+  const std::int64_t cache = kv_blocks * kv::KvCache::block_bytes(shape);
+  const std::int64_t anchors =
+      with_anchors ? kv_blocks * kv::AnchorCache::block_bytes(shape.layers, largest_anchor_bytes(shape)) : 0;
   const auto transfer = static_cast<std::int64_t>(transfer_bytes);
   log_info("memory", {{"weights", format_bytes(weights)},
                       {"kv_cache", format_bytes(cache)},
+                      {"anchor_planes", format_bytes(anchors)},
                       {"registered_for_transfer", format_bytes(transfer)},
-                      {"sum", format_bytes(weights + cache + transfer)}});
+                      {"sum", format_bytes(weights + cache + anchors + transfer)}});
 }
 
 void log_model_loaded(const NodeModel& model, int max_model_len, int kv_blocks, std::chrono::steady_clock::time_point started) {

@@ -56,8 +56,9 @@ std::optional<Failure> load_node_model(const Config& config, bool for_pair, Node
 /// The exit code and words for an engine that could not be made.
 Failure engine_failure(const Status& status);
 
-/// The memory that was taken at start, item by item. `transfer_bytes`: registered for the data plane; 0 without one.
-void log_memory(const NodeModel& model, int kv_blocks, std::uint64_t transfer_bytes);
+/// The memory that was taken at start, item by item. `with_anchors`: blocks have room for Anchor planes; `transfer_bytes`:
+/// registered for the data plane, 0 without one.
+void log_memory(const NodeModel& model, int kv_blocks, bool with_anchors, std::uint64_t transfer_bytes);
 
 void log_model_loaded(const NodeModel& model, int max_model_len, int kv_blocks, std::chrono::steady_clock::time_point started);
 

@@ -112,7 +112,7 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
       std::move(runner).value(), [](std::int32_t) { return std::string_view{}; }, model.pool.get());
   if (!engine.ok()) return engine_failure(engine.status());
   node->engine = std::move(engine).value();
-  log_memory(model, node->engine->stats().total_blocks, KvSenderOptions{}.pool_bytes);
+  log_memory(model, node->engine->stats().total_blocks, false, KvSenderOptions{}.pool_bytes);
   log_model_loaded(model, node->engine->max_model_len(), node->engine->stats().total_blocks, started);
   return std::nullopt;
 }
