@@ -130,13 +130,23 @@ def curve(values: list[float], to_x, to_y) -> str:
     return " ".join(points)
 
 
+def legend(policies: list[str], left: int, top: int) -> list[str]:
+    """Three in a row."""
+    parts = []
+    for number, policy in enumerate(policies):
+        x, y = left + number % 3 * 320, top + number // 3 * 20
+        parts.append(f'<line x1="{x}" x2="{x + 18}" y1="{y}" y2="{y}" stroke="{COLORS[policy]}" stroke-width="3"/>')
+        parts.append(f'<text x="{x + 23}" y="{y + 4}">{(POLICIES | PEERS)[policy]}</text>')
+    return parts
+
+
 def plot(measured: dict[str, dict[str, list[Run]]]) -> str:
     """One panel a link: how many of the bursts took at most so many times the idle link's median."""
     width, height, left, top, gap = 300, 220, 46, 34, 24
     least, most = 0.9, 1.1 * max(max(each.ratios) for runs in measured.values() for some in runs.values() for each in some)
     total = left + len(measured) * (width + gap)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + height + 76}" font-family="sans-serif" font-size="12">',
-             f'<rect width="{total}" height="{top + height + 76}" fill="white"/>']
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + height + 92}" font-family="sans-serif" font-size="12">',
+             f'<rect width="{total}" height="{top + height + 92}" fill="white"/>']
     for column, (link, runs) in enumerate(measured.items()):
         x0 = left + column * (width + gap)
 
@@ -160,11 +170,7 @@ def plot(measured: dict[str, dict[str, list[Run]]]) -> str:
             parts.append(f'<polyline fill="none" stroke="{COLORS[policy]}" stroke-width="{2.5 if policy == "adaptive" else 1.5}" points="{curve(ratios, to_x, to_y)}"/>')
         parts.append(f'<rect x="{x0}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#444"/>')
     parts.append(f'<text x="{total / 2}" y="{top + height + 36}" text-anchor="middle">time of a burst over the backlog, in medians of the idle link (dashed: 1.15 and 1.5)</text>')
-    x = left
-    for policy in dict.fromkeys(policy for runs in measured.values() for policy in runs):
-        parts.append(f'<line x1="{x}" x2="{x + 18}" y1="{top + height + 58}" y2="{top + height + 58}" stroke="{COLORS[policy]}" stroke-width="3"/>')
-        parts.append(f'<text x="{x + 23}" y="{top + height + 62}">{(POLICIES | PEERS)[policy]}</text>')
-        x += 42 + 6.3 * len((POLICIES | PEERS)[policy])
+    parts += legend(list(dict.fromkeys(policy for runs in measured.values() for policy in runs)), left, top + height + 58)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -176,7 +182,7 @@ def peer_versions(args) -> str:
         words = [args.peer_python, "-c", f"import importlib.metadata as m; print(m.version('{package}'))"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         found.append(f"`{package}` {done.stdout.strip()}" if done.returncode == 0 else f"`{package}` is not installed")
-    return "Peers: " + ", ".join(found) + "."
+    return "Peers: " + ", ".join(found) + "; Mooncake's wheel needs the system's libibverbs.so.1, without RDMA too."
 
 
 def introduction(args, load: str) -> list[str]:
