@@ -136,7 +136,7 @@ class Events final : public server::KvSenderEvents, public server::KvReceiverEve
   void on_session_lost(SessionId, const Status& why) override { note(why, false); }
   void on_delivered(const TicketId&) override {}
   void on_closed(const TicketId&) override { note({Code::kUnavailable, "the transfer was given up"}, false); }
-  void on_complete(const TicketId&) override {}
+  void on_complete(const TicketId&, const transport::TransferBytes&) override {}
   void on_failed(const TicketId&, const Status& why) override { note(why, false); }
   void on_retired(const TicketId&) override {}
 

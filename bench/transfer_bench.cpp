@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 
 constexpr SessionId kSession = 1;
 constexpr transport::TicketSecret kSecret = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-constexpr int kPassTokens = 512;   ///< Of one prefill pass: its units become ready layer by layer.
+constexpr int kPassTokens = 512;  ///< Of one prefill pass: its units become ready layer by layer.
 
 struct Options {
   transport::UcxLinkOptions link;
