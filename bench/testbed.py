@@ -103,10 +103,12 @@ class Host:
 
 
 class Testbed:
-    """The network, while it is used as a context manager. `rate` as tc has it ("100mbit"), or None; the delay is one way."""
+    """The network, while it is used as a context manager. `rate` as tc has it ("100mbit"), or None; the delay is one way. `settings`: of
+    /proc/sys/net/ipv4, at both ends. `prefix`: words before the delay bridge's command."""
 
-    def __init__(self, rate: str | None = None, delay_ms: float = 0, bridge: pathlib.Path = BRIDGE):
-        self.rate, self.delay_ms, self.bridge_program = rate, delay_ms, bridge
+    def __init__(self, rate: str | None = None, delay_ms: float = 0, bridge: pathlib.Path = BRIDGE, settings: dict[str, int] | None = None,
+                 prefix: list[str] | None = None):
+        self.rate, self.delay_ms, self.bridge_program, self.settings, self.prefix = rate, delay_ms, bridge, settings or {}, prefix or []
         names = [f"lynx-{os.getpid()}-{id(self):x}{end}" for end in "abd"]
         self.a, self.b = Host(names[0], "10.77.0.1"), Host(names[1], "10.77.0.2")
         self.middle = names[2] if delay_ms else None
@@ -140,6 +142,9 @@ class Testbed:
         for host in (self.a, self.b):
             with host.inside(), contextlib.suppress(OSError):  # Some kernels have no IPv6 at all.
                 pathlib.Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
+            with host.inside():
+                for name, value in self.settings.items():
+                    pathlib.Path("/proc/sys/net/ipv4", name).write_text(str(value))
             command("ip", "-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", host.interface)
             command("ip", "-n", host.namespace, "link", "set", host.interface, "up")
             if self.rate:
@@ -161,7 +166,7 @@ class Testbed:
     def start_bridge(self) -> None:
         if not self.bridge_program.exists():
             raise NotAllowed(f"{self.bridge_program} is not built")
-        words = ["ip", "netns", "exec", self.middle, str(self.bridge_program), "to-a", "to-b", str(int(self.delay_ms * 1000))]
+        words = ["ip", "netns", "exec", self.middle, *self.prefix, str(self.bridge_program), "to-a", "to-b", str(int(self.delay_ms * 1000))]
         self.bridge = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         if self.bridge.stdout.readline().strip() != "ready":
             raise NotAllowed("the delay bridge cannot open its interfaces")

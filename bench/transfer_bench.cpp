@@ -11,18 +11,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "bench/tcp_stream.h"
+#include "bench/two_ends.h"
 #include "kv/kv_units.h"
 #include "server/cache_units.h"
 #include "transport/ucx_link.h"
@@ -38,8 +36,7 @@ namespace fs = std::filesystem;
 
 constexpr SessionId kSession = 1;
 constexpr transport::TicketSecret kSecret = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-constexpr double kPatienceS = 60;  ///< With the other end, at the start.
-constexpr int kPassTokens = 512;   ///< Of one prefill pass: its units become ready layer by layer.
+constexpr int kPassTokens = 512;  ///< Of one prefill pass: its units become ready layer by layer.
 
 struct Options {
   transport::UcxLinkOptions link;
@@ -59,12 +56,6 @@ struct Options {
   }
 };
 
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -72,34 +63,6 @@ double cpu_seconds() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-/// Readers see all of a file or nothing.
-void publish(const fs::path& path, const std::string& content) {
-  const fs::path partial = path.string() + ".part";
-  std::ofstream(partial, std::ios::binary) << content;
-  fs::rename(partial, path);
-}
-
-Result<std::string> await(const fs::path& path) {
-  for (const auto start = Clock::now(); !fs::exists(path); std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
-    if (since(start) > kPatienceS) return Status(Code::kUnavailable, "the other end does not come");
-  }
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-void publish_address(const fs::path& folder, const std::string& name, const LinkAddress& address) {
-  for (std::size_t i = 0; i < address.lanes.size(); ++i) publish(folder / fmt::format("{}{}", name, i), address.lanes[i]);
-}
-
-Result<LinkAddress> await_address(const fs::path& folder, const std::string& name) {
-  LinkAddress address;
-  for (int i = 0; i < transport::kLanes; ++i) {
-    LYNX_TRY(std::string lane, await(folder / fmt::format("{}{}", name, i)));
-    address.lanes.push_back(std::move(lane));
-  }
-  return address;
 }
 
 /// The values of any unit: the same at both ends.

@@ -9,6 +9,14 @@ void PushScheduler::set_window(PushPeer peer, int lane, std::uint64_t bytes) {
   peers_[peer].lanes[lane].window = bytes;
 }
 
+void PushScheduler::set_chunk(PushPeer peer, int lane, std::uint32_t bytes) {
+  peers_[peer].lanes[lane].chunk = bytes;
+}
+
+void PushScheduler::set_overlap(PushPeer peer, std::uint64_t bytes) {
+  peers_[peer].overlap = bytes;
+}
+
 void PushScheduler::remove_peer(PushPeer peer) {
   peers_.erase(peer);
 }
@@ -63,7 +71,7 @@ bool PushScheduler::goes_before(const LoadKey& a, const PushLoad& load_a, const 
 // Bytes that the window lets this load send now. With nothing in flight something always goes, if only a part of the window's size:
 // a unit larger than the window must get through too.
 std::uint32_t PushScheduler::allowance(const PushLoad& load, const Lane& lane) const {
-  const auto most = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_bytes_, lane.window));
+  const auto most = static_cast<std::uint32_t>(std::min<std::uint64_t>(std::min(chunk_bytes_, lane.chunk), lane.window));
   if (load.ready_bytes > 0) {
     const std::uint32_t piece = std::min(load.ready_bytes, most);
     return lane.in_flight + piece <= lane.window ? piece : 0;
@@ -72,17 +80,29 @@ std::uint32_t PushScheduler::allowance(const PushLoad& load, const Lane& lane) c
   return fits ? std::min(load.new_unit_bytes, most) : 0;
 }
 
-std::optional<PushDecision> PushScheduler::next() const {
+std::set<PushPeer> PushScheduler::peers_over_age(std::int64_t now_us) const {
+  std::set<PushPeer> over;
+  for (auto it = loads_.lower_bound({1, 0}); it != loads_.end(); ++it) {
+    const PushLoad& load = it->second;
+    if (load.oldest_us != PushLoad::kNoAge && now_us - load.oldest_us > residual_age_us_) over.insert(load.peer);
+  }
+  return over;
+}
+
+std::optional<PushDecision> PushScheduler::next(std::int64_t now_us) const {
   std::map<LoadKey, PushLoad>::const_iterator best = loads_.end();
   std::uint32_t best_bytes = 0;
   std::set<PushPeer> waits_high;
+  const std::set<PushPeer> over_age = peers_over_age(now_us);
   for (auto it = loads_.begin(); it != loads_.end(); ++it) {
     const auto& [key, load] = *it;
     if (key.first != 0 && best != loads_.end() && best->first.first == 0) break;
-    const Lane& lane = peers_.at(load.peer).lanes[key.first];
+    const Peer& peer = peers_.at(load.peer);
+    const Lane& lane = peer.lanes[key.first];
     if (!waits(load, lane)) continue;
+    if (key.first == 0 && !load.begun && over_age.count(load.peer) != 0) continue;
     if (key.first == 0) waits_high.insert(load.peer);
-    if (key.first != 0 && waits_high.count(load.peer) != 0) continue;
+    if (key.first != 0 && (waits_high.count(load.peer) != 0 || peer.lanes[0].in_flight > peer.overlap)) continue;
     const std::uint32_t bytes = allowance(load, lane);
     if (bytes == 0 || (best != loads_.end() && !goes_before(key, load, best->first, best->second))) continue;
     best = it;

@@ -214,6 +214,14 @@ std::uint64_t prompt_cache_bytes(const kv::KvShape& shape, int tokens) {
   return values * 2 * sizeof(Bf16) * static_cast<std::uint64_t>(shape.layers);
 }
 
+std::uint64_t about_first_bytes(const kv::KvShape& shape, int tokens, TransferMode mode) {
+  const std::uint64_t all = prompt_cache_bytes(shape, tokens);
+  if (!is_progressive(mode)) return all;
+  std::uint64_t anchors = 0;
+  for (const Part part : {Part::kK, Part::kV}) anchors += quant::anchor_bytes(plane_unit(shape, {}, {0, part, Plane::kAnchor, 0}));
+  return all * anchors * static_cast<std::uint64_t>(shape.layers) / prompt_cache_bytes(shape, kv::kBlockTokens);
+}
+
 transport::TransferExpectation expect_units(const kv::KvShape& shape, int tokens, const PromptCoding& coding) {
   transport::TransferExpectation expectation;
   expectation.layers = shape.layers;

@@ -44,6 +44,9 @@ std::size_t largest_anchor_bytes(const kv::KvShape& shape);
 /// Bytes of a whole prompt's units as they are, before any coding.
 std::uint64_t prompt_cache_bytes(const kv::KvShape& shape, int tokens);
 
+/// About what of it comes first, on the high lane: the Anchors of a progressive mode, else all of it.
+std::uint64_t about_first_bytes(const kv::KvShape& shape, int tokens, TransferMode mode);
+
 /// The units of a ticket, in one step or two. Ticket and secret are left to the caller.
 transport::TransferExpectation expect_units(const kv::KvShape& shape, int tokens, const PromptCoding& coding);
 

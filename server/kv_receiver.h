@@ -41,8 +41,8 @@ class KvReceiverEvents {
 };
 
 struct KvReceiverOptions {
-  std::uint64_t high_credit_bytes = std::uint64_t{4} << 20;  ///< Granted to each session for lane 0: bounds eager data.
-  std::uint64_t background_credit_bytes = std::uint64_t{256} << 10;
+  std::uint64_t high_credit_bytes = std::uint64_t{4} << 20;         ///< Granted to each session for lane 0: bounds eager data.
+  std::uint64_t background_credit_bytes = std::uint64_t{32} << 20;  ///< Same for lane 1, whose window its sender keeps small.
   std::int64_t ask_again_us = 1'000'000;  ///< Nothing new for a ticket that has begun: its missing units are asked for again.
   std::int64_t ack_delay_us = 1'000;      ///< Chunks of so long are acknowledged together, unless there are many.
   std::uint64_t pool_bytes = std::uint64_t{16} << 20;  ///< Memory for units that come in several chunks.

@@ -18,9 +18,11 @@ using transport::WireHeader;
 namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-// So many chunks, or a quarter of a lane's credit, are acknowledged without waiting for more.
+// So many chunks, or a quarter of a lane's credit, are acknowledged without waiting for more; of lane 1 so many bytes too, since
+// its window is small and a late acknowledgement is a piece of it that lies idle.
 constexpr int kAckChunks = 32;
 constexpr std::uint64_t kAckCreditShare = 4;
+constexpr std::uint64_t kAckBackgroundBytes = 64 << 10;
 // Most acknowledgements that one session may have in the link: a peer that takes none costs no more memory.
 constexpr int kAcksInLinkMax = 8;
 // A chunk without landing memory is sent again after a while, not at once: others complete their units meanwhile.
@@ -57,10 +59,11 @@ void KvReceiver::Impl::note_chunk(SessionId id, const WireHeader& header) {
     std::lock_guard lock(mutex_);
     ++heard_[id];
   }
-  const std::uint64_t credits[kLanes] = {options_.high_credit_bytes, options_.background_credit_bytes};
+  const std::uint64_t most[kLanes] = {options_.high_credit_bytes / kAckCreditShare,
+                                      std::min(options_.background_credit_bytes / kAckCreditShare, kAckBackgroundBytes)};
   const int lane = static_cast<int>(header.lane);
   session.bytes[lane] += header.length;
-  if (++session.chunks >= kAckChunks || session.bytes[lane] >= credits[lane] / kAckCreditShare) {
+  if (++session.chunks >= kAckChunks || session.bytes[lane] >= most[lane]) {
     flush(session);
   } else if (session.flush_us == kNever) {
     session.flush_us = now_us_ + options_.ack_delay_us;

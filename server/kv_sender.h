@@ -36,7 +36,7 @@ struct OutgoingTicket {
   transport::TicketId ticket;
   transport::TicketSecret secret{};
   std::uint32_t unit_bytes_max = 0;  ///< At most the sender's own.
-  std::uint64_t expected_bytes = 0;  ///< About what will be sent in all: orders tickets before their units are known.
+  std::uint64_t expected_bytes = 0;  ///< About what lane 0 will carry: orders tickets before their units are known.
 };
 
 /// Called on the link's thread; must not block.
@@ -59,9 +59,12 @@ class KvSenderEvents {
 
 struct KvSenderOptions {
   std::uint64_t high_window_bytes = std::uint64_t{4} << 20;  ///< Most unacknowledged bytes of lane 0 to one peer, if granted.
-  std::uint64_t background_window_bytes = std::uint64_t{256} << 10;  ///< Same for lane 1.
-  std::uint32_t chunk_bytes = 64 << 10;                              ///< Most payload of one message.
-  std::int64_t watchdog_us = 3'000'000;  ///< No acknowledgement for so long with bytes in flight: a new epoch.
+  std::uint64_t background_window_bytes = std::uint64_t{32} << 20;  ///< Same for lane 1.
+  /// Lane 1's window follows the path (scheduler/residual_window.h), up to background_window_bytes; else it is that always.
+  bool adaptive_window = true;
+  std::int64_t residual_age_us = 10'000'000;  ///< While lane 1 has a unit older than that, new tickets to its peer wait.
+  std::uint32_t chunk_bytes = 64 << 10;       ///< Most payload of one message.
+  std::int64_t watchdog_us = 3'000'000;       ///< No acknowledgement for so long with bytes in flight: a new epoch.
   /// So many epochs of a ticket in a row without any progress: the session is lost, or, if it was heard of meanwhile, the ticket
   /// is closed.
   int watchdog_epochs = 3;

@@ -49,7 +49,8 @@ void KvSender::Impl::apply_ack(Ticket& ticket, const WireHeader& header, const A
   Session& session = sessions_.at(ticket.order.session);
   session.heard_us = now_us_;
   infos_.refresh(ticket.order.session, session.peer, *link_, now_us_);
-  apply_grant(ticket.order.session, session, header.sequence, ack);
+  apply_grant(session, header.sequence, ack);
+  set_windows(ticket.order.session, session);
   if (ack.phase == TicketPhase::kRetired) return close(id);
   std::vector<UnitSlots::Index> done;
   const std::uint64_t acked_before = ticket.lanes[0].acked_bytes() + ticket.lanes[1].acked_bytes();
@@ -67,6 +68,8 @@ void KvSender::Impl::apply_ack(Ticket& ticket, const WireHeader& header, const A
   }
   std::uint64_t acked = ticket.lanes[0].acked_bytes() + ticket.lanes[1].acked_bytes() - acked_before;
   if (acked > 0) ticket.silent_epochs = 0;
+  measure(session, ticket);
+  set_windows(ticket.order.session, session);
   if (ack.phase == TicketPhase::kComplete) {
     ticket.complete = true;
     for (TransferSender& lane : ticket.lanes) {
@@ -84,13 +87,26 @@ void KvSender::Impl::apply_ack(Ticket& ticket, const WireHeader& header, const A
 }
 
 // Acknowledgements of one session are numbered; an old one that comes late does not undo a newer grant.
-void KvSender::Impl::apply_grant(SessionId id, Session& session, std::uint32_t sequence, const AckMessage& ack) {
+void KvSender::Impl::apply_grant(Session& session, std::uint32_t sequence, const AckMessage& ack) {
   if (session.last_grant && static_cast<std::int32_t>(sequence - *session.last_grant) <= 0) return;
   session.last_grant = sequence;
-  const std::uint64_t own[kLanes] = {options_.high_window_bytes, options_.background_window_bytes};
+  std::copy(std::begin(ack.credit_bytes), std::end(ack.credit_bytes), std::begin(session.credit));
+}
+
+// What an acknowledgement tells about the path.
+void KvSender::Impl::measure(Session& session, Ticket& ticket) {
   for (int lane = 0; lane < kLanes; ++lane) {
-    scheduler_.set_window(id, lane, std::min<std::uint64_t>(own[lane], ack.credit_bytes[lane]));
+    const transport::AckedBytes acked = ticket.lanes[lane].take_acked();
+    if (acked.bytes > 0) session.residual.on_acked(lane, acked.bytes, acked.newest_sent_us, now_us_);
   }
+}
+
+void KvSender::Impl::set_windows(SessionId id, const Session& session) {
+  const std::uint64_t background = options_.adaptive_window ? session.residual.window_bytes() : options_.background_window_bytes;
+  scheduler_.set_window(id, 0, std::min(options_.high_window_bytes, session.credit[0]));
+  scheduler_.set_window(id, 1, std::min({options_.background_window_bytes, background, session.credit[1]}));
+  if (options_.adaptive_window) scheduler_.set_chunk(id, 1, session.residual.chunk_bytes());
+  scheduler_.set_overlap(id, options_.adaptive_window ? session.residual.overlap_bytes() : background);
 }
 
 std::int64_t KvSender::Impl::on_tick(std::int64_t now_us) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "scheduler/push_scheduler.h"
+#include "scheduler/residual_window.h"
 #include "server/kv_sender.h"
 #include "server/link_infos.h"
 #include "server/link_mailbox.h"
@@ -50,8 +51,10 @@ class KvSender::Impl {
   struct Session {
     transport::PeerId peer = 0;
     std::set<transport::TicketId> tickets;
-    std::optional<std::uint32_t> last_grant;  ///< Sequence of the acknowledgement that the windows are from.
-    std::int64_t heard_us = 0;                ///< Last authentic acknowledgement.
+    std::optional<std::uint32_t> last_grant;  ///< Sequence of the acknowledgement that the credits are from.
+    std::uint64_t credit[transport::kLanes] = {};
+    scheduler::ResidualWindow residual;
+    std::int64_t heard_us = 0;  ///< Last authentic acknowledgement.
   };
   struct Ticket {
     OutgoingTicket order;
@@ -81,7 +84,9 @@ class KvSender::Impl {
 
   // Acknowledgements.
   void apply_ack(Ticket& ticket, const transport::WireHeader& header, const transport::AckMessage& ack);
-  void apply_grant(SessionId id, Session& session, std::uint32_t sequence, const transport::AckMessage& ack);
+  static void apply_grant(Session& session, std::uint32_t sequence, const transport::AckMessage& ack);
+  void measure(Session& session, Ticket& ticket);
+  void set_windows(SessionId id, const Session& session);
   void watch();
   void restart(Ticket& ticket);
   std::int64_t next_deadline() const;

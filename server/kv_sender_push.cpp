@@ -35,7 +35,7 @@ void KvSender::Impl::push() {
 
 // False: there is nothing to send now.
 bool KvSender::Impl::push_one() {
-  auto decision = scheduler_.next();
+  auto decision = scheduler_.next(now_us_);
   if (!decision) return false;
   Ticket& ticket = *by_arrival_.at(decision->ticket);
   const Lane lane = static_cast<Lane>(decision->lane);
@@ -83,6 +83,7 @@ void KvSender::Impl::send_chunk(Ticket& ticket, Lane lane, const Chunk& chunk) {
     stats_.bytes_sent += chunk.length;
     if (chunk.resent) ++stats_.chunks_resent;
   }
+  if (lane == Lane::kHigh) sessions_.at(ticket.order.session).residual.on_anchor_sent(now_us_);
   const std::uint64_t token = next_token_++;
   slots_.hold(chunk.memory);
   in_link_.emplace(token, chunk.memory);
@@ -104,13 +105,6 @@ void KvSender::Impl::drop_slot(UnitSlots::Index slot) {
 }
 
 void KvSender::Impl::update_load(const Ticket& ticket) {
-  std::uint64_t known = 0;
-  std::uint64_t acked = 0;
-  for (const TransferSender& lane : ticket.lanes) {
-    known += lane.begun_bytes() + lane.units_to_code() * std::uint64_t{ticket.order.unit_bytes_max};
-    acked += lane.acked_bytes();
-  }
-  const std::uint64_t expected = ticket.order.expected_bytes;
   for (int lane = 0; lane < kLanes; ++lane) {
     const TransferSender& transfer = ticket.lanes[lane];
     scheduler::PushLoad load;
@@ -119,7 +113,15 @@ void KvSender::Impl::update_load(const Ticket& ticket) {
     load.new_unit_bytes = transfer.unit_to_prepare() ? ticket.order.unit_bytes_max : 0;
     load.in_flight_bytes = transfer.in_flight_bytes();
     load.begun_bytes = transfer.begun_bytes();
-    load.remaining_bytes = ticket.finished ? known : std::max(known, expected - std::min(expected, acked));
+    load.remaining_bytes = transfer.begun_bytes() + transfer.units_to_code() * std::uint64_t{ticket.order.unit_bytes_max};
+    if (lane == 0) {
+      const std::uint64_t expected = ticket.order.expected_bytes;
+      const std::uint64_t acked = transfer.acked_bytes();
+      if (!ticket.finished) load.remaining_bytes = std::max(load.remaining_bytes, expected - std::min(expected, acked));
+      load.begun = transfer.begun();
+    } else if (const auto oldest_us = transfer.oldest_us()) {
+      load.oldest_us = *oldest_us;
+    }
     scheduler_.set_load(ticket.arrival, lane, load);
   }
 }

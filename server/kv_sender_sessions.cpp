@@ -14,8 +14,8 @@ using transport::UnitKey;
 
 namespace {
 
-std::uint64_t own_window(const KvSenderOptions& options, int lane) {
-  return lane == 0 ? options.high_window_bytes : options.background_window_bytes;
+scheduler::ResidualWindowOptions window_options(const KvSenderOptions& options) {
+  return {.cap_bytes = std::max(options.background_window_bytes, scheduler::ResidualWindowOptions{}.floor_bytes)};
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ KvSender::Impl::Impl(const KvSenderOptions& options, transport::Link* link, KvSe
       events_(events),
       mailbox_(link),
       slots_(memory, options.unit_bytes_max),
-      scheduler_(options.chunk_bytes) {}
+      scheduler_(options.chunk_bytes, options.residual_age_us) {}
 
 void KvSender::Impl::connect(SessionId id, const LinkAddress& address) {
   if (sessions_.count(id) != 0) {
@@ -37,10 +37,10 @@ void KvSender::Impl::connect(SessionId id, const LinkAddress& address) {
   if (peer.ok()) {
     Session& session = sessions_[id];
     session.peer = *peer;
+    session.residual = scheduler::ResidualWindow(window_options(options_));
+    std::fill(std::begin(session.credit), std::end(session.credit), options_.first_credit_bytes);
     slots_.add_session(id);
-    for (int lane = 0; lane < kLanes; ++lane) {
-      scheduler_.set_window(id, lane, std::min(options_.first_credit_bytes, own_window(options_, lane)));
-    }
+    set_windows(id, session);
     infos_.refresh(id, session.peer, *link_, now_us_);
   }
   events_->on_connected(id, peer.status());
@@ -99,7 +99,7 @@ void KvSender::Impl::open(const OutgoingTicket& order, std::shared_ptr<UnitSourc
 void KvSender::Impl::add_units(const TicketId& id, Lane lane, const std::vector<UnitKey>& units) {
   auto it = tickets_.find(id);
   if (it == tickets_.end() || it->second.finished || it->second.complete) return;
-  for (const UnitKey& unit : units) it->second.lanes[static_cast<int>(lane)].add_unit(unit);
+  for (const UnitKey& unit : units) it->second.lanes[static_cast<int>(lane)].add_unit(unit, now_us_);
   update_load(it->second);
 }
 

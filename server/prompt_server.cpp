@@ -78,7 +78,7 @@ void PromptServer::begin(const Generation& generation, std::span<const kv::Block
                  .ticket = ticket.wire,
                  .secret = ticket.secret,
                  .unit_bytes_max = unit_bytes,
-                 .expected_bytes = prompt_cache_bytes(cache_->shape(), prompt.tokens)},
+                 .expected_bytes = about_first_bytes(cache_->shape(), prompt.tokens, ticket.mode)},
                 make_cache_source(prompt, coding));
   outgoing_.emplace(generation.id, Outgoing{ticket.wire, prompt.tokens, coding});
 }

@@ -12,9 +12,9 @@ UnitKey without_plane(UnitKey key) {
 
 }  // namespace
 
-void TransferSender::add_unit(const UnitKey& unit) {
+void TransferSender::add_unit(const UnitKey& unit, std::int64_t now_us) {
   if (!index_.emplace(without_plane(unit), order_.size()).second) return;
-  order_.push_back({unit, 0, 0, 0, 0});
+  order_.push_back({unit, 0, 0, 0, 0, now_us});
   ++units_left_;
 }
 
@@ -74,6 +74,8 @@ void TransferSender::on_acked(SequenceRange range, std::int64_t now_us, std::vec
     in_flight_bytes_ -= piece.length;
     begun_bytes_ -= piece.length;
     acked_bytes_ += piece.length;
+    acked_.bytes += piece.length;
+    acked_.newest_sent_us = std::max(acked_.newest_sent_us, piece.sent_us);
     unit.acked += piece.length;
     if (unit.acked == unit.bytes) {
       --units_left_;
@@ -82,6 +84,13 @@ void TransferSender::on_acked(SequenceRange range, std::int64_t now_us, std::vec
     last_progress_us_ = now_us;
     it = in_flight_.erase(it);
   }
+  const auto is_done = [](const Unit& unit) { return unit.bytes != 0 && unit.acked == unit.bytes; };
+  while (oldest_unit_ < order_.size() && is_done(order_[oldest_unit_])) ++oldest_unit_;
+}
+
+std::optional<std::int64_t> TransferSender::oldest_us() const {
+  if (oldest_unit_ == order_.size()) return std::nullopt;
+  return order_[oldest_unit_].added_us;
 }
 
 TransferSender::InFlight::iterator TransferSender::lose(InFlight::iterator it) {
@@ -117,7 +126,7 @@ std::vector<std::uint32_t> TransferSender::abandon() {
   index_.clear();
   in_flight_.clear();
   lost_.clear();
-  next_unit_ = coded_ = units_left_ = 0;
+  next_unit_ = oldest_unit_ = coded_ = units_left_ = 0;
   in_flight_bytes_ = begun_bytes_ = 0;
   return memory;
 }

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "transport/wire_header.h"
@@ -41,13 +42,19 @@ struct Chunk {
   bool resent = false;
 };
 
+/// What acknowledgements said, added up until the owner takes it.
+struct AckedBytes {
+  std::uint64_t bytes = 0;
+  std::int64_t newest_sent_us = 0;  ///< When the latest of the chunks left.
+};
+
 /// Not thread-safe. One object per (ticket, lane); a new epoch makes it forget what was in flight and send all that is not
 /// acknowledged.
 class TransferSender {
  public:
   /// The unit can be coded from now on. Units go in the order they were added; a second one for the same layer, part and block is
   /// ignored.
-  void add_unit(const UnitKey& unit);
+  void add_unit(const UnitKey& unit, std::int64_t now_us = 0);
   /// No more units will come.
   void close() { closed_ = true; }
 
@@ -80,6 +87,12 @@ class TransferSender {
   /// Unacknowledged bytes of coded units, sent or not.
   std::uint64_t begun_bytes() const { return begun_bytes_; }
   std::uint64_t acked_bytes() const { return acked_bytes_; }
+  /// Since the last call.
+  AckedBytes take_acked() { return std::exchange(acked_, {}); }
+  /// A unit was coded.
+  bool begun() const { return coded_ > 0; }
+  /// When the oldest unit that is not acknowledged to its end was added; nullopt: there is none.
+  std::optional<std::int64_t> oldest_us() const;
   std::size_t units_to_code() const { return order_.size() - coded_; }
 
   /// Time of the last acknowledgement, or of the first chunk sent since nothing was in flight; meaningful while in_flight_bytes() >
@@ -93,6 +106,7 @@ class TransferSender {
     std::uint32_t memory = 0;
     std::uint32_t sent = 0;   ///< Offset of the first byte never handed out.
     std::uint32_t acked = 0;  ///< Bytes acknowledged; pieces never overlap, so a sum is enough.
+    std::int64_t added_us = 0;
   };
   struct Piece {
     std::size_t unit = 0;  ///< Index into order_.
@@ -108,6 +122,7 @@ class TransferSender {
   std::vector<Unit> order_;
   std::map<UnitKey, std::size_t> index_;  ///< By key without its plane.
   std::size_t next_unit_ = 0;             ///< The first one not handed out to its end.
+  std::size_t oldest_unit_ = 0;           ///< The first one not acknowledged to its end.
   std::size_t coded_ = 0;
   std::size_t units_left_ = 0;
   InFlight in_flight_;      ///< By sequence number.
@@ -116,6 +131,7 @@ class TransferSender {
   std::uint64_t in_flight_bytes_ = 0;
   std::uint64_t begun_bytes_ = 0;
   std::uint64_t acked_bytes_ = 0;
+  AckedBytes acked_;
   std::int64_t last_progress_us_ = 0;
   bool closed_ = false;
 };

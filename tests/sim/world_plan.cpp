@@ -1,6 +1,7 @@
 #include "tests/sim/world_plan.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace lynx::sim {
 namespace {
@@ -47,6 +48,8 @@ WorldPlan draw_plan(Draw& draw) {
   sender.first_credit_bytes = static_cast<std::uint64_t>(draw.between(1, 2 * plan.unit_bytes_max));
   const std::uint64_t slot = (plan.unit_bytes_max + 63) / 64 * 64;
   plan.priority_is_checked = draw.percent(60);
+  // The check knows nothing of new tickets that wait for an old Residual.
+  sender.residual_age_us = plan.priority_is_checked ? std::numeric_limits<std::int64_t>::max() : draw.between(1, 2000) * 1000;
   sender.pool_bytes = slot * static_cast<std::uint64_t>(plan.priority_is_checked ? 1000 : draw.between(2, 12));
   // Where messages are lost, silence says little about the peer.
   if (plan.faults.loss + plan.faults.damage_payload + plan.faults.damage_header > 0) sender.watchdog_epochs = 9;

@@ -268,5 +268,40 @@ TEST_CASE("Asked for a unit, the sender sends again what left long ago; given up
   CHECK(sender.complete());
 }
 
+TEST_CASE("A sender knows how old its oldest unit is, and what acknowledgements told since it was asked") {
+  TransferSender sender;
+  CHECK_FALSE(sender.oldest_us().has_value());
+  CHECK_FALSE(sender.begun());
+  sender.add_unit({0, Part::kK, Plane::kBf16, 0}, 100);
+  sender.add_unit({0, Part::kV, Plane::kBf16, 0}, 200);
+  sender.add_unit({0, Part::kV, Plane::kBf16, 0}, 300);  // Again: ignored.
+  CHECK(sender.oldest_us() == 100);
+  for (std::int64_t now_us : {1000, 2000}) {
+    sender.prepared({Plane::kBf16, 50, 0});
+    CHECK(sender.next_chunk(30, now_us).has_value());
+    CHECK(sender.next_chunk(30, now_us + 10).has_value());
+  }
+  CHECK(sender.begun());
+  std::vector<std::uint32_t> done;
+  sender.on_acked({2, 3}, 3000, &done);  // The second unit; the first one is still the oldest.
+  CHECK(sender.oldest_us() == 100);
+  AckedBytes acked = sender.take_acked();
+  CHECK(acked.bytes == 50);
+  CHECK(acked.newest_sent_us == 2010);
+  CHECK(sender.take_acked().bytes == 0);
+  sender.on_acked({0, 0}, 3000, &done);
+  CHECK(sender.oldest_us() == 100);
+  sender.on_acked({1, 3}, 3000, &done);  // What is acknowledged already says nothing new.
+  CHECK_FALSE(sender.oldest_us().has_value());
+  acked = sender.take_acked();
+  CHECK(acked.bytes == 50);
+  CHECK(acked.newest_sent_us == 1010);
+  sender.add_unit({1, Part::kK, Plane::kBf16, 0}, 400);
+  CHECK(sender.oldest_us() == 400);
+  sender.abandon();
+  CHECK_FALSE(sender.oldest_us().has_value());
+  CHECK_FALSE(sender.begun());
+}
+
 }  // namespace
 }  // namespace lynx::transport
