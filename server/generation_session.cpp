@@ -76,12 +76,14 @@ void GenerationSession::on_update(std::size_t index, GenerationUpdate update) {
   if (plan_.stream) begin_stream();
   if (plan_.echo && !std::exchange(prompt.echoed, true)) echo(index, update.prompt_tokens);
   prompt.usage = update.usage;
+  if (update.receipt) prompt.receipt = update.receipt;
   for (ChoiceUpdate& choice : update.choices) {
     ChoicePart part{.index = static_cast<int>(index) * plan_.choices_per_prompt + choice.choice,
                     .text = std::move(choice.text),
                     .tokens = std::move(choice.tokens),
                     .text_offsets = std::move(choice.text_offsets),
-                    .finish = choice.finish};
+                    .finish = choice.finish,
+                    .provisional = std::move(choice.provisional)};
     for (std::int32_t& offset : part.text_offsets) offset += prompt.echo_code_points;
     emit(std::move(part));
   }
@@ -112,7 +114,8 @@ void GenerationSession::emit(ChoicePart part, bool bulk) {
   ChoicePart& choice = choices_[static_cast<std::size_t>(part.index)];
   if (!plan_.stream) return choice.append(std::move(part));
   const std::optional<FinishReason> finish = part.finish;
-  const bool carries = !part.text.empty() || (plan_.with_logprobs && !part.tokens.empty());
+  // Drafts go with the text that is added before them: apart, a client would show them behind the wrong text.
+  const bool carries = !part.text.empty() || (plan_.with_logprobs && !part.tokens.empty()) || part.provisional;
   part.finish.reset();
   if (carries) write(delta_chunk(plan_.head, part, plan_.with_logprobs, tokenizer_), bulk);
   if (!finish) return;
@@ -136,15 +139,31 @@ void GenerationSession::complete() {
     usage.completion_tokens += prompt.usage.completion_tokens;
     usage.cached_tokens += prompt.usage.cached_tokens;
   }
+  const std::vector<Receipt> with_receipts = receipts();
   if (!plan_.stream) {
-    std::string body = dump_json(unary_body(plan_.head, choices_, usage, plan_.with_logprobs, tokenizer_));
+    Json body = unary_body(plan_.head, choices_, usage, plan_.with_logprobs, tokenizer_);
+    if (!with_receipts.empty()) body["lynx"] = lynx_receipts(with_receipts);
+    std::string text = dump_json(body);
     ended_ = true;  // only now: what throws above is answered by fail()
-    return call_->respond_json(std::move(body));
+    return call_->respond_json(std::move(text));
   }
-  if (plan_.include_usage) write(usage_chunk(plan_.head, usage));
+  if (plan_.include_usage || !with_receipts.empty()) {
+    Json last = plan_.include_usage ? usage_chunk(plan_.head, usage) : empty_chunk(plan_.head);
+    if (!with_receipts.empty()) last["lynx"] = lynx_receipts(with_receipts);
+    write(last);
+  }
   if (std::exchange(ended_, true)) return;
   call_->event(kSseDone);
   call_->end_stream();
+}
+
+/// Of all prompts in their order, if they were asked for.
+std::vector<Receipt> GenerationSession::receipts() const {
+  std::vector<Receipt> all;
+  for (const Prompt& prompt : prompts_) {
+    if (prompt.receipt) all.push_back(*prompt.receipt);
+  }
+  return all;
 }
 
 void GenerationSession::fail(const ApiError& error) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ class GenerationSession final : public std::enable_shared_from_this<GenerationSe
   struct Prompt {
     std::string request_id;
     Usage usage;
+    std::optional<Receipt> receipt{};
     bool echoed = false;
     bool finished = false;
     std::int32_t echo_code_points = 0;
@@ -40,6 +42,7 @@ class GenerationSession final : public std::enable_shared_from_this<GenerationSe
   void begin_stream();
   void emit(ChoicePart part, bool bulk = false);
   void complete();
+  std::vector<Receipt> receipts() const;
   void cancel();
   bool write(const Json& chunk, bool bulk = false);
 

@@ -106,7 +106,10 @@ ApiResult<GenerateRequest> make_generate_request(const GenerationOptions& option
   request.stop_token_ids = options.stop_token_ids;
   request.include_stop_text = options.include_stop_text;
   request.ignore_eos = options.ignore_eos;
-  request.transfer = options.transfer;
+  request.transfer = options.lynx.transfer;
+  request.gap = options.lynx.gap;
+  request.provisional = options.lynx.provisional;
+  request.receipt = options.lynx.receipt;
   request.top_logprobs = options.top_logprobs;
   return request;
 }

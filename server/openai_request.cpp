@@ -95,16 +95,6 @@ void read_stop_token_ids(FieldReader& reader, int vocabulary, std::vector<std::i
   }
 }
 
-void read_own(FieldReader& reader, GenerationOptions* options) {
-  const Json* const own = reader.find("lynx");
-  if (own == nullptr || !own->is_object()) return;
-  const auto transfer = own->find("transfer");
-  if (transfer == own->end() || transfer->is_null()) return;
-  const auto mode = transfer->is_string() ? parse_transfer_mode(transfer->get<std::string>()) : std::nullopt;
-  if (!mode) return reader.fail("lynx.transfer", "'lynx.transfer' must be \"bf16\" or \"lossless\"");
-  options->transfer = mode;
-}
-
 void read_stream(FieldReader& reader, GenerationOptions* options) {
   options->stream = reader.boolean("stream").value_or(false);
   const Json* stream_options = reader.find("stream_options");
@@ -125,7 +115,7 @@ void read_options(FieldReader& reader, const RequestLimits& limits, GenerationOp
   read_stop_token_ids(reader, limits.vocabulary, &options->stop_token_ids);
   options->include_stop_text = reader.boolean("include_stop_str_in_output").value_or(false);
   options->ignore_eos = reader.boolean("ignore_eos").value_or(false);
-  read_own(reader, options);
+  options->lynx = read_lynx_options(reader, options->stream);
   if (const auto n = reader.integer("n", 1, kMaxChoices)) options->choices = static_cast<int>(*n);
   if (const auto best_of = reader.integer("best_of", 1, kMaxChoices); best_of && *best_of != options->choices) {
     reader.fail("best_of", "'best_of' other than 'n' is not supported");

@@ -10,6 +10,7 @@
 
 #include "model/sampling_params.h"
 #include "server/engine.h"
+#include "server/lynx_options.h"
 #include "server/openai_error.h"
 #include "server/openai_json.h"
 
@@ -44,8 +45,8 @@ struct GenerationOptions {
   std::vector<std::int32_t> stop_token_ids;
   bool include_stop_text = false;
   bool ignore_eos = false;
-  std::optional<TransferMode> transfer;  ///< lynx.transfer
-  int top_logprobs = -1;                 ///< −1 = no logprobs.
+  LynxOptions lynx;
+  int top_logprobs = -1;  ///< −1 = no logprobs.
   bool stream = false;
   bool include_usage = false;
 };

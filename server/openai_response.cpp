@@ -39,6 +39,22 @@ Json usage_json(const Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
+Json receipt_json(const Receipt& receipt) {
+  const auto reached = [](double seconds) { return seconds < 0 ? Json(nullptr) : Json(seconds); };
+  return {{"transfer", receipt.transfer ? Json(transfer_mode_name(*receipt.transfer)) : Json(nullptr)},
+          {"verified", full_view_name(receipt.verified)},
+          {"gap", gap_mode_name(receipt.gap)},
+          {"drafted", receipt.drafted},
+          {"accepted", receipt.accepted},
+          {"rolled_back", receipt.rolled_back},
+          {"bytes", {{"first", receipt.first_bytes}, {"residual", receipt.residual_bytes}}},
+          {"first_token_s", reached(receipt.first_token_s)},
+          {"anchors_s", reached(receipt.anchors_s)},
+          {"cache_s", reached(receipt.cache_s)},
+          {"verified_s", reached(receipt.verified_s)},
+          {"second_token_s", reached(receipt.second_token_s)}};
+}
+
 Json envelope(const ResponseHead& head, const char* object, Json choices) {
   return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}, {"choices", std::move(choices)}};
 }
@@ -149,13 +165,29 @@ Json delta_chunk(const ResponseHead& head, const ChoicePart& part, bool with_log
     item["logprobs"] = head.chat ? chat_logprobs(part.tokens, tokenizer) : completion_logprobs(part, tokenizer);
   }
   item["finish_reason"] = finish_json(part.finish);
-  return envelope(head, chunk_object(head), Json::array({std::move(item)}));
+  Json chunk = envelope(head, chunk_object(head), Json::array({std::move(item)}));
+  if (part.provisional) {
+    const Json drafts = {{"index", part.index}, {"tokens", part.provisional->tokens}, {"text", part.provisional->text}};
+    chunk["lynx"]["provisional"] = Json::array({drafts});
+  }
+  return chunk;
 }
 
 Json usage_chunk(const ResponseHead& head, const Usage& usage) {
-  Json chunk = envelope(head, chunk_object(head), Json::array());
+  Json chunk = empty_chunk(head);
   chunk["usage"] = usage_json(usage);
   return chunk;
+}
+
+Json empty_chunk(const ResponseHead& head) {
+  return envelope(head, chunk_object(head), Json::array());
+}
+
+Json lynx_receipts(const std::vector<Receipt>& receipts) {
+  if (receipts.size() == 1) return {{"receipt", receipt_json(receipts.front())}};
+  Json list = Json::array();
+  for (const Receipt& receipt : receipts) list.push_back(receipt_json(receipt));
+  return {{"receipts", std::move(list)}};
 }
 
 std::int32_t count_code_points(std::string_view text) {

@@ -29,7 +29,8 @@ struct ChoicePart {
   std::vector<TokenOutput> tokens{};
   std::vector<std::int32_t> text_offsets{};  ///< Completions; one per token.
   std::optional<FinishReason> finish{};
-  int unscored_tokens = 0;  ///< Leading tokens without a log probability: the first of an echoed prompt.
+  int unscored_tokens = 0;                   ///< Leading tokens without a log probability: the first of an echoed prompt.
+  std::optional<Provisional> provisional{};  ///< Streams only: all drafts behind the choice, this part being added.
 
   void append(ChoicePart part);
 };
@@ -45,9 +46,14 @@ inline constexpr const char* kSsePing = ": ping\n\n";
 
 /// Chat: the first chunk of a choice, with the role.
 Json role_chunk(const ResponseHead& head, int index);
-/// Text, logprobs and finish reason of one choice; a chunk that finishes a chat choice has an empty delta.
+/// Text, logprobs, drafts and finish reason of one choice; a chunk that finishes a chat choice has an empty delta.
 Json delta_chunk(const ResponseHead& head, const ChoicePart& part, bool with_logprobs, const text::Tokenizer& tokenizer);
 Json usage_chunk(const ResponseHead& head, const Usage& usage);
+/// A chunk of no choice, as usage_chunk() is.
+Json empty_chunk(const ResponseHead& head);
+
+/// The value of `lynx` in an answer whose prompts have these receipts: "receipt" for one, "receipts" for more.
+Json lynx_receipts(const std::vector<Receipt>& receipts);
 
 /// What is shown of a log probability: −inf, NaN and all below −9999 become −9999, since JSON has no infinities.
 float finite_logprob(float value);

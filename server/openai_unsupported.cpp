@@ -48,14 +48,6 @@ std::optional<ApiError> refuse_common(FieldReader& reader) {
   }
   if (!reader.boolean("skip_special_tokens").value_or(true)) return unsupported("skip_special_tokens");
   if (auto error = refuse_response_format(reader)) return error;
-  if (const Json* own = reader.find("lynx")) {
-    if (!own->is_object()) return field_error("lynx", fmt::format("'lynx' must be an object, not {}", json_kind(*own)));
-    for (const auto& [key, value] : own->items()) {
-      if (key == "transfer") continue;
-      const std::string shown = key.substr(0, 64);
-      return field_error("lynx." + shown, fmt::format("'{}' is not a known key of 'lynx'", shown), "unknown_parameter");
-    }
-  }
   return reader.error();
 }
 
