@@ -1,7 +1,7 @@
 #pragma once
 
 // How much of a peer's lane 1 may be unacknowledged: enough to keep the link busy, and no more, since whatever queues in front of
-// an Anchor that comes next delays it. Pure: times are passed in, of any monotonic clock. docs/adr/0008-residual-window.md says
+// an Anchor that comes next delays it. Pure: times are passed in, of any monotonic clock. docs/adr/0009-residual-window.md says
 // what was measured.
 //
 // The rules
