@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Read by the test suite, not by us.
+/// What is no setting of ours is the test suite's.
 constexpr std::string_view kTestPrefix = "LYNX_TEST_";
 constexpr std::string_view kConfigVariable = "LYNX_CONFIG";
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
@@ -129,12 +129,13 @@ Status apply_file(const std::string& path, Program program, Config* config) {
 
 Status apply_environment(const Environment& environment, Program program, Config* config, std::vector<std::string>* warnings) {
   for (const auto& [name, value] : environment) {
-    if (name.starts_with(kTestPrefix) || name == kConfigVariable) continue;
+    if (name == kConfigVariable) continue;
     const ConfigOption* found = nullptr;
     for (const ConfigOption& option : config_options()) {
       if (environment_name(option.name) == name) found = &option;
     }
     if (found == nullptr) {
+      if (name.starts_with(kTestPrefix)) continue;
       // Not fatal: Kubernetes sets LYNX_…_SERVICE_HOST and the like for every service whose name begins with "lynx-".
       warnings->push_back(fmt::format("{} is set, but is no setting", name));
       continue;
@@ -169,7 +170,7 @@ Config default_config(Program program) {
 Result<std::string> config_to_json(const Config& config, Program program) {
   Json json = Json::object();
   for (const ConfigOption& option : config_options()) {
-    if (!option.belongs_to(program)) continue;
+    if (!option.belongs_to(program) || option.alias) continue;
     const std::string text = option.get(config);
     if (text::find_invalid_utf8(text)) {
       return invalid_argument(fmt::format("--print-config: {} is not valid UTF-8, which JSON cannot hold", option.name));

@@ -183,7 +183,7 @@ constexpr std::array kOptions = {
     ConfigOption{"gap", "MODE", "what to do between the 4 bits and the rest: draft or wait", Kind::kText, set_gap,
                  [](const Config& c) { return c.gap; }, Program::kDecodeNode},
     ConfigOption{"speculation", "ON|OFF", "the same: off is --gap wait", Kind::kText, set_speculation,
-                 [](const Config& c) { return std::string(c.gap == "draft" ? "on" : "off"); }, Program::kDecodeNode},
+                 [](const Config& c) { return std::string(c.gap == "draft" ? "on" : "off"); }, Program::kDecodeNode, true},
     ConfigOption{"require-transport", "NAME", "refuse a data plane that does not use this transport, such as rc or tcp",
                  Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.require_transport); },
                  [](const Config& c) { return c.require_transport; }},

@@ -20,6 +20,7 @@ struct ConfigOption {
   Status (*set)(Config& config, std::string_view text);  ///< INVALID_ARGUMENT saying what is allowed.
   std::string (*get)(const Config& config);              ///< The text that set() takes back.
   std::optional<Program> only = std::nullopt;            ///< nullopt: both programs have it.
+  bool alias = false;  ///< Another name of a setting: not printed, for whoever edits what is printed would have to edit both.
 
   bool belongs_to(Program program) const { return !only || *only == program; }
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/config_options.h"
+#include "server/transfer_mode.h"
 #include "tests/catch.h"
 
 namespace lynx::server {
@@ -45,6 +46,7 @@ CommandLine parse(const std::vector<std::string>& arguments, const Environment& 
 /// A valid text for each option that differs from its default.
 std::string other_value(const ConfigOption& option) {
   if (option.kind == ConfigOption::Kind::kSwitch) return "true";
+  if (option.name == "test-draft-noise") return "0.25";
   if (option.kind == ConfigOption::Kind::kNumber) return "17";
   if (option.name == "device") return "cuda";
   if (option.name == "isa") return "avx2";
@@ -52,6 +54,8 @@ std::string other_value(const ConfigOption& option) {
   if (option.name == "log-level") return "error";
   if (option.name == "log-format") return "json";
   if (option.name == "transfer") return "bf16";
+  if (option.name == "gap") return "wait";
+  if (option.name == "speculation") return "off";
   if (option.name == "prefill") return "a:7000,[::1]:7000";
   if (option.name == "advertise") return "prefill-0.prefill:7000";
   return "some-text";
@@ -131,8 +135,45 @@ TEST_CASE("addresses and modes of a pair are checked where they are set") {
   REQUIRE(none.config);
   CHECK(none.config->prefill.empty());
   CHECK(none.config->threads == 3);
-  CHECK(parse({"--transfer=int4"}).err.find("bf16 or lossless") != std::string::npos);
+  CHECK(parse({}).config->transfer == "progressive-exact");
+  const std::string no_mode = parse({"--transfer=fp8"}).err;
+  for (const TransferMode mode : kTransferModes) {
+    const std::string name(transfer_mode_name(mode));
+    CHECK(parse({"--transfer=" + name}).config->transfer == name);
+    CHECK(parse({"--transfer", name}, {}, kPrefill).config->transfer == name);
+    CHECK(no_mode.find(name) != std::string::npos);
+  }
   CHECK(parse({"--advertise=somewhere"}, {}, kPrefill).err.find("--advertise") != std::string::npos);
+}
+
+TEST_CASE("speculation is another name of gap, and print-config gives the one") {
+  CHECK(parse({}).config->gap == "draft");
+  CHECK(parse({"--gap=wait"}).config->gap == "wait");
+  CHECK(parse({"--speculation=off"}).config->gap == "wait");
+  CHECK(parse({"--speculation=on"}, {{"LYNX_GAP", "wait"}}).config->gap == "draft");
+  CHECK(parse({"--gap=draft"}, {{"LYNX_SPECULATION", "off"}}).config->gap == "draft");
+  const TemporaryFile off(R"({"speculation": "off"})");
+  CHECK(parse({"--config", off.path()}).config->gap == "wait");
+  CHECK(parse({"--config", off.path(), "--gap=draft"}).config->gap == "draft");
+  CHECK(parse({"--gap=speculate"}).err.find("draft or wait") != std::string::npos);
+  CHECK(parse({"--speculation=wait"}).err.find("on or off") != std::string::npos);
+  const auto printed = nlohmann::json::parse(parse({"--speculation=off", "--print-config"}).out);
+  CHECK(printed.at("gap") == "wait");
+  CHECK_FALSE(printed.contains("speculation"));
+}
+
+TEST_CASE("what tests set is bounded") {
+  CHECK(parse({}).config->test_draft_noise == 0);
+  CHECK(parse({"--test-draft-noise=0.5"}).config->test_draft_noise == 0.5);
+  for (const char* bad : {"-0.1", "1.1", "nan", "much"}) {
+    CHECK(parse({std::string("--test-draft-noise=") + bad}).err.find("--test-draft-noise") != std::string::npos);
+  }
+  CHECK(parse({}, {}, kPrefill).config->test_residual_window_bytes == 0);
+  CHECK(parse({"--test-residual-window=8192"}, {}, kPrefill).config->test_residual_window_bytes == 8192);
+  for (const char* bad : {"-1", "1073741825", "8KiB"}) {
+    CHECK(parse({std::string("--test-residual-window=") + bad}, {}, kPrefill).err.find("--test-residual-window") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("a flag given twice: the last one counts") {
