@@ -113,16 +113,18 @@ void GenerateStream::on_update(GenerationUpdate update) {
     }
   }
   for (ChoiceUpdate& choice : update.choices) {
-    if (choice.text.empty() && choice.tokens.empty() && !choice.finish) continue;
+    if (choice.text.empty() && choice.tokens.empty() && !choice.finish && !choice.provisional) continue;
     ChoicePart part{.index = choice.choice,
                     .text = std::move(choice.text),
                     .tokens = std::move(choice.tokens),
                     .text_offsets = std::move(choice.text_offsets),
-                    .finish = choice.finish};
+                    .finish = choice.finish,
+                    .provisional = std::move(choice.provisional)};
     for (std::int32_t& offset : part.text_offsets) offset += echo_code_points_;
     fill_choice(part, plan_.with_logprobs, tokenizer, message.add_choices());
   }
   if (update.finished) fill_usage(update.usage, message.mutable_usage());
+  if (update.receipt) fill_receipt(*update.receipt, message.mutable_receipt());
   if (message.choices_size() > 0 || update.finished || !message.id().empty()) write(std::move(message), false);
   if (update.finished) end({});
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/inference_response.h"
@@ -70,13 +71,28 @@ void put_sampling(const v1::GenerateRequest& request, Json* body) {
 }
 
 std::optional<ApiError> put_lynx(const v1::LynxOptions& options, Json* body) {
-  if (!options.has_transfer()) return std::nullopt;
-  switch (options.transfer()) {
-    case v1::TRANSFER_UNSPECIFIED: return std::nullopt;
-    case v1::TRANSFER_BF16: (*body)["lynx"]["transfer"] = "bf16"; return std::nullopt;
-    case v1::TRANSFER_LOSSLESS: (*body)["lynx"]["transfer"] = "lossless"; return std::nullopt;
-    default: return field_error("lynx.transfer", fmt::format("unknown value {}", static_cast<int>(options.transfer())));
+  Json out = Json::object();
+  if (options.has_transfer() && options.transfer() != v1::TRANSFER_UNSPECIFIED) {
+    const auto mode = std::find_if(kTransferModes.begin(), kTransferModes.end(),
+                                   [&](TransferMode one) { return transfer_value(one) == options.transfer(); });
+    if (mode == kTransferModes.end()) {
+      return field_error("lynx.transfer", fmt::format("unknown value {}", static_cast<int>(options.transfer())));
+    }
+    out["transfer"] = transfer_mode_name(*mode);
   }
+  if (options.has_gap() && options.gap() != v1::GAP_UNSPECIFIED) {
+    if (options.gap() != v1::GAP_DRAFT && options.gap() != v1::GAP_WAIT) {
+      return field_error("lynx.gap", fmt::format("unknown value {}", static_cast<int>(options.gap())));
+    }
+    out["gap"] = gap_mode_name(options.gap() == v1::GAP_DRAFT ? GapMode::kDraft : GapMode::kWait);
+  }
+  if (options.has_receipt()) out["receipt"] = options.receipt();
+  if (options.has_provisional()) {
+    out["provisional"] = options.provisional();
+    (*body)["stream"] = true;  // Every call here is one.
+  }
+  (*body)["lynx"] = std::move(out);
+  return std::nullopt;
 }
 
 /// Everything but the prompt.

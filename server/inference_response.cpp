@@ -63,12 +63,52 @@ void fill_choice(const ChoicePart& part, bool with_logprobs, const text::Tokeniz
   if (part.finish) {
     out->set_finish_reason(*part.finish == FinishReason::kStop ? v1::FINISH_REASON_STOP : v1::FINISH_REASON_LENGTH);
   }
+  if (part.provisional) {
+    v1::Provisional* drafts = out->mutable_provisional();
+    drafts->mutable_tokens()->Add(part.provisional->tokens.begin(), part.provisional->tokens.end());
+    drafts->set_text(part.provisional->text);
+  }
 }
 
 void fill_usage(const Usage& usage, v1::Usage* out) {
   out->set_prompt_tokens(usage.prompt_tokens);
   out->set_completion_tokens(usage.completion_tokens);
   out->set_cached_tokens(usage.cached_tokens);
+}
+
+v1::Transfer transfer_value(TransferMode mode) {
+  switch (mode) {
+    case TransferMode::kBf16: return v1::TRANSFER_BF16;
+    case TransferMode::kLossless: return v1::TRANSFER_LOSSLESS;
+    case TransferMode::kInt8: return v1::TRANSFER_INT8;
+    case TransferMode::kInt4: return v1::TRANSFER_INT4;
+    case TransferMode::kProgressiveInt8: return v1::TRANSFER_PROGRESSIVE_INT8;
+    case TransferMode::kProgressiveExact: return v1::TRANSFER_PROGRESSIVE_EXACT;
+  }
+  return v1::TRANSFER_UNSPECIFIED;
+}
+
+void fill_receipt(const Receipt& receipt, v1::Receipt* out) {
+  if (receipt.transfer) out->set_transfer(transfer_value(*receipt.transfer));
+  switch (receipt.verified) {
+    case FullView::kExact: out->set_verified(v1::VIEW_EXACT); break;
+    case FullView::kInt8: out->set_verified(v1::VIEW_INT8); break;
+    case FullView::kAnchor: out->set_verified(v1::VIEW_ANCHOR); break;
+  }
+  out->set_gap(receipt.gap == GapMode::kDraft ? v1::GAP_DRAFT : v1::GAP_WAIT);
+  out->set_drafted(receipt.drafted);
+  out->set_accepted(receipt.accepted);
+  out->set_rolled_back(receipt.rolled_back);
+  out->set_first_bytes(receipt.first_bytes);
+  out->set_residual_bytes(receipt.residual_bytes);
+  const auto reached = [out](double seconds, void (v1::Receipt::*set)(double)) {
+    if (seconds >= 0) (out->*set)(seconds);
+  };
+  reached(receipt.first_token_s, &v1::Receipt::set_first_token_s);
+  reached(receipt.anchors_s, &v1::Receipt::set_anchors_s);
+  reached(receipt.cache_s, &v1::Receipt::set_cache_s);
+  reached(receipt.verified_s, &v1::Receipt::set_verified_s);
+  reached(receipt.second_token_s, &v1::Receipt::set_second_token_s);
 }
 
 std::vector<v1::GenerateResponse> echo_messages(const GenerationPlan& plan, const std::vector<TokenOutput>& tokens,

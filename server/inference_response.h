@@ -12,9 +12,13 @@
 
 namespace lynx::server {
 
-/// One delta. Logprobs, pieces and offsets only with `with_logprobs`.
+/// One delta, drafts included. Logprobs, pieces and offsets only with `with_logprobs`.
 void fill_choice(const ChoicePart& part, bool with_logprobs, const text::Tokenizer& tokenizer, v1::ChoiceDelta* out);
 void fill_usage(const Usage& usage, v1::Usage* out);
+void fill_receipt(const Receipt& receipt, v1::Receipt* out);
+
+/// The schema's value for a mode.
+v1::Transfer transfer_value(TransferMode mode);
 
 /// An echoed prompt as deltas of every choice of the plan, in messages that are well below the 4 MiB that clients take by default.
 /// `tokens`: the prompt's, with scores; used if the plan asks for log probabilities.

@@ -49,6 +49,9 @@ void check_same(const GenerateRequest& a, const GenerateRequest& b, bool seeded)
   CHECK(a.top_logprobs == b.top_logprobs);
   CHECK(a.prompt_top_logprobs == b.prompt_top_logprobs);
   CHECK(a.transfer == b.transfer);
+  CHECK(a.gap == b.gap);
+  CHECK(a.provisional == b.provisional);
+  CHECK(a.receipt == b.receipt);
   const model::SamplingParams& x = a.sampling;
   const model::SamplingParams& y = b.sampling;
   CHECK(x.temperature == y.temperature);
@@ -196,9 +199,30 @@ class World {
     }
     if (maybe()) {
       const auto [value, name] =
-          one_of<std::pair<v1::Transfer, std::string>>({{v1::TRANSFER_BF16, "bf16"}, {v1::TRANSFER_LOSSLESS, "lossless"}});
+          one_of<std::pair<v1::Transfer, std::string>>({{v1::TRANSFER_BF16, "bf16"},
+                                                        {v1::TRANSFER_LOSSLESS, "lossless"},
+                                                        {v1::TRANSFER_INT8, "int8"},
+                                                        {v1::TRANSFER_INT4, "int4"},
+                                                        {v1::TRANSFER_PROGRESSIVE_INT8, "progressive-int8"},
+                                                        {v1::TRANSFER_PROGRESSIVE_EXACT, "progressive-exact"}});
       message.mutable_lynx()->set_transfer(value);
       body["lynx"]["transfer"] = name;
+    }
+    if (maybe()) {
+      const auto [value, name] = one_of<std::pair<v1::Gap, std::string>>({{v1::GAP_DRAFT, "draft"}, {v1::GAP_WAIT, "wait"}});
+      message.mutable_lynx()->set_gap(value);
+      body["lynx"]["gap"] = name;
+    }
+    if (maybe()) {
+      const bool value = one_of<bool>({true, false});
+      message.mutable_lynx()->set_receipt(value);
+      body["lynx"]["receipt"] = value;
+    }
+    if (maybe()) {
+      const bool value = one_of<bool>({true, false});
+      message.mutable_lynx()->set_provisional(value);
+      body["lynx"]["provisional"] = value;
+      body["stream"] = true;  // As every call is.
     }
     if (maybe()) {
       const auto name = one_of<std::string>({"tiny", "org/tiny", "other"});
@@ -300,6 +324,9 @@ TEST_CASE("errors name the field as the schema does") {
   request = text_request();
   request.mutable_lynx()->set_transfer(static_cast<v1::Transfer>(99));
   check_field(request, "lynx.transfer", "99");
+  request = text_request();
+  request.mutable_lynx()->set_gap(static_cast<v1::Gap>(7));
+  check_field(request, "lynx.gap", "7");
 }
 
 TEST_CASE("lists are bounded before they are copied") {
