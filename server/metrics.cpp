@@ -69,10 +69,11 @@ struct ServerMetrics::Impl {
 
   Histogram ttft, inter_token, total, queue, prefill, decode, pass_seconds, pass_rows, http_seconds, grpc_seconds;
   Gauge waiting, running, kv_usage, kv_free, kv_total, connections, exchanges, calls;
-  Counter prompt_tokens, generated_tokens, preemptions, overflows, disconnects, stopped, cut, cancelled, failed;
+  Counter prompt_tokens, generated_tokens, preemptions, drafted, accepted, overflows, disconnects, stopped, cut, cancelled, failed;
   prometheus::Family<prometheus::Counter>* http_requests = nullptr;
   prometheus::Family<prometheus::Counter>* grpc_requests = nullptr;
   prometheus::Family<prometheus::Gauge>* cache_info = nullptr;
+  prometheus::Gauge* acceptance = nullptr;
   int kv_block_tokens = 0;
 
   std::mutex scrape_mutex;  // advance_to reads and adds
@@ -98,6 +99,18 @@ struct ServerMetrics::Impl {
     Labels all = model_labels;
     all.insert(vllm_labels.begin(), vllm_labels.end());
     return {add(name, native_labels), vllm_name == nullptr ? nullptr : add(vllm_name, all)};
+  }
+
+  /// By model: a model that drafts badly is seen here.
+  void show_acceptance(double value) {
+    if (acceptance == nullptr) {
+      acceptance = &prometheus::BuildGauge()
+                        .Name("lynx_draft_acceptance")
+                        .Help("Estimated chance that a draft behind right ones is right, 0 to 1")
+                        .Register(registry)
+                        .Add(model_labels);
+    }
+    acceptance->Set(value);
   }
 
   void create_fronts();
@@ -149,6 +162,8 @@ void ServerMetrics::Impl::create_engine() {
   kv_usage = gauge("lynx_kv_usage_ratio", "vllm:kv_cache_usage_perc", "Part of the KV blocks in use, 0 to 1");
   prompt_tokens = counter("lynx_model_prompt_tokens_total", "vllm:prompt_tokens_total", "Prompt tokens computed");
   generated_tokens = counter("lynx_model_generated_tokens_total", "vllm:generation_tokens_total", "Tokens generated");
+  drafted = counter("lynx_draft_tokens_total", nullptr, "Drafted tokens that were held against a complete cache");
+  accepted = counter("lynx_draft_accepted_tokens_total", nullptr, "Of these, such as were right");
   preemptions = counter("lynx_scheduler_preemptions_total", "vllm:num_preemptions_total", "Requests whose blocks were taken back");
   const char* name = "lynx_server_finished_requests_total";
   const char* help = "Requests by how they ended";
@@ -241,6 +256,10 @@ std::string ServerMetrics::serialize(const EngineStats* engine, const HttpStats&
     m.prompt_tokens.advance_to(static_cast<double>(engine->prompt_tokens_total));
     m.generated_tokens.advance_to(static_cast<double>(engine->generation_tokens_total));
     m.preemptions.advance_to(static_cast<double>(engine->preemptions_total));
+    m.drafted.advance_to(static_cast<double>(engine->drafted_tokens_total));
+    m.accepted.advance_to(static_cast<double>(engine->accepted_tokens_total));
+    // Before the first verified draft there is nothing to estimate from.
+    if (engine->drafted_tokens_total > 0) m.show_acceptance(engine->draft_acceptance);
     if (std::exchange(m.shown_blocks, engine->total_blocks) != engine->total_blocks) {
       Labels labels = m.model_labels;
       labels["block_size"] = std::to_string(m.kv_block_tokens);

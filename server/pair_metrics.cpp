@@ -68,7 +68,8 @@ std::string decode_pair_metrics(const RemotePromptsStats& stats, const std::vect
   page.counter("lynx_pair_tickets_failed_total", "Requests for which no prefill node gave a cache", stats.tickets_failed);
   page.counter("lynx_pair_caches_arrived_total", "KV caches that arrived whole", stats.caches_arrived);
   const KvReceiverStats& transfer = stats.transfer;
-  page.counter("lynx_transport_received_bytes_total", "Bytes of KV caches placed", transfer.bytes_placed);
+  page.counter("lynx_transport_received_bytes_total", "Bytes of KV caches placed, Residuals apart", transfer.bytes_placed);
+  page.counter("lynx_transport_received_residual_bytes_total", "Bytes of Residuals placed", transfer.residual_bytes_placed);
   page.counter("lynx_transport_chunks_damaged_total", "Chunks whose checksum did not match", transfer.chunks_damaged);
   page.counter("lynx_transport_chunks_duplicate_total", "Chunks that came again", transfer.chunks_duplicate);
   page.counter("lynx_transport_chunks_stale_total", "Chunks of an earlier epoch or a retired ticket", transfer.chunks_stale);
