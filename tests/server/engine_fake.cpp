@@ -115,6 +115,16 @@ void FakeRunner::forward(const model::ForwardBatch& batch, float* logits) {
   }
 }
 
+// Tokens are as exact in every mode.
+void FakeRunner::complete_prompt(std::span<const kv::BlockId> blocks, int tokens, TransferMode /*mode*/) {
+  require(tokens > 0 && static_cast<int>(blocks.size()) >= kv::blocks_for(tokens), "a prompt without all of its blocks");
+  for (int position = 0; position < tokens; ++position) {
+    const auto block = static_cast<std::size_t>(blocks[static_cast<std::size_t>(position / kv::kBlockTokens)]);
+    require(memory_[block * kv::kBlockTokens + static_cast<std::size_t>(position % kv::kBlockTokens)] >= 0,
+            "a prompt that is not stored is completed");
+  }
+}
+
 void FakeRunner::copy_block(kv::BlockId from, kv::BlockId to) {
   require(from != to, "a block is copied onto itself");
   std::copy_n(memory_.begin() + from * kv::kBlockTokens, kv::kBlockTokens, memory_.begin() + to * kv::kBlockTokens);

@@ -48,6 +48,7 @@ class FakeRunner final : public Runner {
   int max_rows() const override { return sizes_.max_rows; }
   int max_logit_rows() const override { return sizes_.max_logit_rows; }
   void forward(const model::ForwardBatch& batch, float* logits) override;
+  void complete_prompt(std::span<const kv::BlockId> blocks, int tokens, TransferMode mode) override;
   void copy_block(kv::BlockId from, kv::BlockId to) override;
 
   /// The tokens whose "KV" a block holds [64]. Any thread that may use the block.

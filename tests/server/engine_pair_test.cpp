@@ -84,7 +84,9 @@ class Wire {
     void layer_stored(int layer, std::span<const scheduler::PassItem> pass) override {
       for (const scheduler::PassItem& item : pass) {
         const Prompt& prompt = prompts_.at(item.sequence.request);
-        for (const auto& unit : completed_units(layer, item.start, item.start + item.count, prompt.tokens)) {
+        const CompletedUnits units = completed_units(layer, item.start, item.start + item.count, prompt.tokens,
+                                                     {.mode = TransferMode::kBf16, .profile = {}});
+        for (const auto& unit : units.first) {
           if (unit.part == transport::Part::kV) continue;
           const auto block = wire_->from_->block(prompt.blocks[unit.block]);
           wire_->thread_.post([wire = wire_, request = prompt.request_id, index = unit.block,

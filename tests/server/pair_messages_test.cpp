@@ -3,11 +3,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <random>
-#include <set>
 #include <tuple>
 
-#include "server/cache_units.h"
 #include "tests/catch.h"
 
 using namespace lynx;
@@ -96,7 +93,7 @@ TEST_CASE("a ticket that no decode node would send is refused by field") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<std::pair<std::string, std::function<void(v1::Ticket&)>>> changes{
       {"secret", [](auto& t) { t.set_secret("short"); }},
-      {"transfer", [](auto& t) { t.set_transfer("int4"); }},
+      {"transfer", [](auto& t) { t.set_transfer("fp8"); }},
       {"top_logprobs", [](auto& t) { t.set_top_logprobs(-2); }},
       {"prompt_top_logprobs", [](auto& t) { t.set_prompt_top_logprobs(1 << 30); }},
       {"choices", [](auto& t) { t.set_choices(0); }},
@@ -169,73 +166,4 @@ TEST_CASE("an error keeps its code and its words; an unknown code is an internal
   v1::TicketError error;
   error.set_code("OK");
   CHECK(status_of(error).code() == Code::kInternal);
-}
-
-TEST_CASE("however a prompt is cut into chunks, every unit is complete exactly once, and not before its tokens are stored") {
-  std::mt19937 random(3);
-  for (int round = 0; round < 2000; ++round) {
-    const int tokens = 1 + static_cast<int>(random() % 700);
-    std::set<std::tuple<std::uint32_t, transport::Part>> seen;
-    for (int start = 0; start < tokens;) {
-      const int end = std::min(tokens, start + 1 + static_cast<int>(random() % 200));
-      for (const auto& unit : completed_units(3, start, end, tokens)) {
-        CHECK(unit.layer == 3);
-        CHECK(std::min(tokens, (static_cast<int>(unit.block) + 1) * kv::kBlockTokens) <= end);
-        CHECK(seen.emplace(unit.block, unit.part).second);
-      }
-      start = end;
-    }
-    REQUIRE(static_cast<int>(seen.size()) == 2 * kv::blocks_for(tokens));
-  }
-}
-
-TEST_CASE("a prompt's units go through a cache source and sink unchanged, in both modes") {
-  const kv::KvShape shape{.layers = 2, .kv_heads = 3, .head_dim = 64};
-  auto from = kv::KvCache::create(shape, 4);
-  auto to = kv::KvCache::create(shape, 4);
-  REQUIRE(from.ok());
-  REQUIRE(to.ok());
-  std::mt19937 random(5);
-  std::vector<float> k(3 * 64);
-  std::vector<float> v(3 * 64);
-  const std::vector<kv::BlockId> source_blocks{3, 1, 0};
-  const std::vector<kv::BlockId> sink_blocks{0, 2, 3};
-  constexpr int kTokens = 64 * 2 + 21;
-  for (int layer = 0; layer < 2; ++layer) {
-    for (int position = 0; position < kTokens; ++position) {
-      for (float& value : k) value = static_cast<float>(random() % 2000) / 500 - 2;
-      for (float& value : v) value = static_cast<float>(random() % 2000) / 5000 - 0.2F;
-      from->store(layer, source_blocks.data(), position, k.data(), v.data());
-    }
-  }
-  for (const TransferMode mode : {TransferMode::kBf16, TransferMode::kLossless}) {
-    const auto source = make_cache_source({&*from, source_blocks, kTokens}, mode, Isa::kPortable);
-    const auto sink = make_cache_sink({&*to, sink_blocks, kTokens}, Isa::kPortable);
-    std::vector<std::byte> bytes(largest_unit_bytes(shape));
-    std::uint64_t total = 0;
-    for (int layer = 0; layer < 2; ++layer) {
-      for (transport::UnitKey unit : completed_units(layer, 0, kTokens, kTokens)) {
-        const auto coded = source->read(unit, bytes);
-        unit.plane = coded.plane;
-        total += coded.bytes;
-        CHECK(sink->place(unit, std::span(bytes).first(coded.bytes)).ok());
-        CHECK(sink->place(unit, std::span(bytes).first(coded.bytes - 1)).code() == Code::kDataLoss);
-        CHECK(sink->place(unit, std::span(bytes).first(coded.bytes)).ok());
-      }
-    }
-    CHECK((total == prompt_cache_bytes(shape, kTokens)) == (mode == TransferMode::kBf16));
-    for (int layer = 0; layer < 2; ++layer) {
-      for (int position = 0; position < kTokens; ++position) {
-        const auto index = static_cast<std::size_t>(position / 64);
-        for (int head = 0; head < 3; ++head) {
-          for (int channel = 0; channel < 64; ++channel) {
-            const auto at = kv::k_index(position % 64, channel, 64);
-            REQUIRE(from->k(layer, source_blocks[index], head)[at] == to->k(layer, sink_blocks[index], head)[at]);
-            const auto v_at = kv::v_index(position % 64, channel);
-            REQUIRE(from->v(layer, source_blocks[index], head)[v_at] == to->v(layer, sink_blocks[index], head)[v_at]);
-          }
-        }
-      }
-    }
-  }
 }
