@@ -127,7 +127,11 @@ class CacheSink final : public UnitSink {
     }
     const int tokens = tokens_in_block(prompt_, unit.block);
     values_.resize(kv::unit_values(prompt_.cache->shape(), tokens));
-    if (unit.plane == Plane::kAnchor && is_progressive(coding_.mode)) return keep_anchor(unit, bytes);
+    if (unit.plane == Plane::kAnchor && is_progressive(coding_.mode)) {
+      LYNX_RETURN_IF_ERROR(keep_anchor(unit, bytes));
+      // An 8-bit Anchor that no Residual follows is the whole of its values.
+      if (has_residual(coding_, prompt_.tokens, unit)) return {};
+    }
     LYNX_RETURN_IF_ERROR(decode(unit, bytes));
     kv::write_unit(*prompt_.cache, unit.layer, prompt_.blocks[unit.block], part_of(unit), tokens, values_);
     return {};
