@@ -174,8 +174,9 @@ BatcherStep Batcher::next() {
   if (!step.preempt.empty()) return step;
   step.admit = admit_in_order();
   plan_decodes(step.pass);
-  plan_drafts(step.pass);
+  add_verifications(step.pass);
   plan_chunks(step.pass);
+  plan_drafts(step.pass);
   in_pass_ = step.pass;
   return step;
 }

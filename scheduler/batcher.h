@@ -160,7 +160,9 @@ class Batcher {
   static void preempt(Request& request);
   std::vector<RequestId> admit_in_order();
   bool take_blocks(Request& request, int choice, int tokens);
+  bool take_spare_blocks(Request& request, int choice, int tokens);
   void plan_decodes(std::vector<PassItem>& pass);
+  void add_verifications(std::vector<PassItem>& pass);
   void plan_drafts(std::vector<PassItem>& pass);
   std::vector<Candidate> chunk_candidates();
   static int logit_rows(const Candidate& candidate, int count);

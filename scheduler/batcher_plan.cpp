@@ -105,27 +105,46 @@ bool Batcher::take_blocks(Request& request, int choice, int tokens) {
   return true;
 }
 
-// A row for each sequence is kept free (they fit: max_running is clamped), so that drafts crowd out nobody's step. Drafts for which
-// there are no rows or blocks are left out, and with that given up.
+// As take_blocks(), but for drafts: what every running request's own steps will take stays free.
+bool Batcher::take_spare_blocks(Request& request, int choice, int tokens) {
+  int promised = 0;
+  for (const auto& [id, other] : requests_) promised += is_running(other.state) ? growth(other) : 0;
+  const int own = request.shape.prompt_tokens + request.choices[static_cast<std::size_t>(choice)].generated;
+  if (request.blocks.growth(choice, tokens) - request.blocks.growth(choice, own) + promised > free_) return false;
+  return take_blocks(request, choice, tokens);
+}
+
 void Batcher::plan_decodes(std::vector<PassItem>& pass) {
-  int spare = std::min(limits_.rows_per_pass, limits_.logit_rows_per_pass);
-  for (const auto& [id, request] : requests_) spare -= has_prompt(request.state) ? live_choices(request) : 0;
   for (auto& [id, request] : requests_) {
     if (!has_prompt(request.state)) continue;
     for (int index = 0; index < request.shape.choices; ++index) {
       const Choice& choice = request.choices[static_cast<std::size_t>(index)];
       const int known = request.shape.prompt_tokens + choice.generated;
       if (choice.ended || choice.computed + 1 != known || !take_blocks(request, index, known)) continue;
-      int drafts = std::min(choice.drafted, spare);
-      if (drafts > 0 && !take_blocks(request, index, known + drafts)) drafts = 0;
-      spare -= drafts;
-      const PassKind kind = choice.drafted > 0 ? PassKind::kVerify : PassKind::kDecode;
-      pass.push_back({{id, index}, choice.computed, 1 + drafts, kind, 1 + drafts});
+      pass.push_back({{id, index}, choice.computed, 1, choice.drafted > 0 ? PassKind::kVerify : PassKind::kDecode, 1});
     }
   }
 }
 
-// The last token of a choice is never drafted: a verification gives one more than it confirms.
+// A row for each sequence is kept free (they fit: max_running is clamped), and the blocks of all decode steps are taken, so that
+// drafts crowd out nobody's step. Those for which there are no rows or blocks are left out, and with that given up.
+void Batcher::add_verifications(std::vector<PassItem>& pass) {
+  int spare = std::min(limits_.rows_per_pass, limits_.logit_rows_per_pass);
+  for (const auto& [id, request] : requests_) spare -= has_prompt(request.state) ? live_choices(request) : 0;
+  for (PassItem& item : pass) {
+    if (item.kind != PassKind::kVerify) continue;
+    Request& request = requests_.at(item.sequence.request);
+    const int drafted = request.choices[static_cast<std::size_t>(item.sequence.choice)].drafted;
+    int drafts = std::min(drafted, spare);
+    while (drafts > 0 && !take_spare_blocks(request, item.sequence.choice, item.start + 1 + drafts)) --drafts;
+    spare -= drafts;
+    item.count += drafts;
+    item.logit_rows += drafts;
+  }
+}
+
+// In what nobody else wants of this pass. The last token of a choice is never drafted: a verification gives one more than it
+// confirms.
 void Batcher::plan_drafts(std::vector<PassItem>& pass) {
   int rows = limits_.rows_per_pass;
   int logits = limits_.logit_rows_per_pass;
@@ -142,7 +161,7 @@ void Batcher::plan_drafts(std::vector<PassItem>& pass) {
           choice.drafted >= request.draft_limit || choice.generated + choice.drafted + 1 >= request.shape.max_tokens;
       const int count = known - choice.draft_computed;
       if (choice.ended || choice.generated == 0 || enough || count > rows || logits < 1) continue;
-      if (!take_blocks(request, index, known)) continue;
+      if (!take_spare_blocks(request, index, known)) continue;
       rows -= count;
       --logits;
       pass.push_back({{id, index}, choice.draft_computed, count, PassKind::kDraft, 1});
@@ -161,7 +180,9 @@ std::vector<Batcher::Candidate> Batcher::chunk_candidates() {
     for (int index = 0; index < request.shape.choices; ++index) {
       const Choice& choice = request.choices[static_cast<std::size_t>(index)];
       const int missing = prompt + choice.generated - choice.computed;
-      if (!choice.ended && missing > 1) candidates.push_back({&request, {id, index}, choice.computed, missing});
+      if (choice.ended || missing <= 1) continue;
+      // The last known token's logits decide on the first draft: it is computed with them (kVerify).
+      candidates.push_back({&request, {id, index}, choice.computed, missing - (choice.drafted > 0 ? 1 : 0)});
     }
   }
   return candidates;

@@ -1,5 +1,7 @@
 #include "scheduler/draft_budget.h"
 
+#include <algorithm>
+
 namespace lynx::scheduler {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr int kTry = 2;                  ///< with so many drafts.
 
 int DraftBudget::next() {
   const double chance = acceptance();
-  if (chance < kHopeless) return ++refused_ % kTryEvery == 0 ? kTry : 0;
+  if (chance < kHopeless) return ++refused_ % kTryEvery == 0 ? std::min(kTry, most_) : 0;
   int drafts = 0;
   for (double all_right = chance; drafts < most_ && all_right >= kLeastWorth; all_right *= chance) ++drafts;
   return drafts;

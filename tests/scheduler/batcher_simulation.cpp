@@ -18,14 +18,16 @@ BatcherLimits random_limits(std::mt19937& random) {
 
 }  // namespace
 
-BatcherSimulation::BatcherSimulation(unsigned seed, SimulationCoverage* coverage)
+BatcherSimulation::BatcherSimulation(unsigned seed, bool drafts, SimulationCoverage* coverage)
     : random_(seed),
       coverage_(coverage),
       limits_(random_limits(random_)),
       batcher_(limits_),
       blocks_(limits_.block_tokens),
       delayed_release_(upto(3) == 0),
-      remote_(upto(2) == 0),
+      remote_(upto(2) == 0 || drafts),
+      drafts_(drafts),
+      right_percent_(static_cast<int>(seed % 3) * 50),
       cancel_percent_(upto(3) == 0 ? 0 : upto(12)),
       arrivals_left_(10 + upto(30)) {}
 
@@ -42,6 +44,7 @@ std::string BatcherSimulation::run() {
     remote_progress();
     release_delayed(upto(4));
     check_blocks();
+    check_draft_states();
   }
   check(batcher_.idle(), "requests are left");
   check(batcher_.free_blocks() == limits_.blocks, "blocks leaked");
@@ -66,7 +69,8 @@ void BatcherSimulation::arrive() {
   }
   Live live{.shape = shape, .scored = std::vector<int>(static_cast<std::size_t>(shape.prompt_tokens), 0)};
   for (int c = 0; c < shape.choices; ++c)
-    live.choices.push_back({.target = shape.max_tokens == 0 ? 0 : 1 + upto(shape.max_tokens)});
+    live.choices.push_back({.target = shape.max_tokens == 0 ? 0 : 1 + upto(shape.max_tokens),
+                            .right = std::vector<bool>(static_cast<std::size_t>(shape.max_tokens))});
   live_.emplace(id, std::move(live));
 }
 
@@ -110,8 +114,10 @@ void BatcherSimulation::on_preempt(RequestId id) {
   live.running = false;
   live.awaiting = false;
   live.prompt_computed = 0;
+  drop_drafts(live);
   for (std::size_t c = 0; c < live.choices.size(); ++c) {
     live.choices[c].computed = 0;
+    live.choices[c].right.assign(live.choices[c].right.size(), false);
     if (!live.choices[c].ended || remote_) release({id, static_cast<int>(c)});
   }
 }
@@ -135,15 +141,23 @@ void BatcherSimulation::check_pass(const std::vector<PassItem>& pass) {
   int rows = 0;
   int logit_rows = 0;
   std::set<std::pair<RequestId, int>> in_pass;
-  bool chunks = false;
+  int steps = 0;
+  PassKind last = PassKind::kDecode;
   for (const PassItem& item : pass) {
     rows += item.count;
     logit_rows += item.logit_rows;
     check(item.count > 0 && item.logit_rows <= item.count, "an empty item");
     check(in_pass.insert({item.sequence.request, item.sequence.choice}).second, "a sequence twice in a pass");
-    chunks = chunks || item.kind != PassKind::kDecode;
-    check(item.kind == PassKind::kDecode || chunks, "a decode step after a chunk");
+    // Decode steps, then chunks, then drafts.
+    const auto rank = [](PassKind kind) {
+      if (kind == PassKind::kDraft) return 2;
+      return kind == PassKind::kDecode || kind == PassKind::kVerify ? 0 : 1;
+    };
+    check(rank(item.kind) >= rank(last), "a pass out of order");
+    last = item.kind;
+    steps += rank(item.kind) == 0 ? 1 : 0;
   }
+  coverage_->drafts_beside_steps += steps > 0 && last == PassKind::kDraft ? 1 : 0;
   check(rows <= limits_.rows_per_pass, "too many rows");
   check(logit_rows <= limits_.logit_rows_per_pass, "too many logit rows");
   if (!to_release_.empty() || pass.empty()) return;
@@ -168,11 +182,13 @@ void BatcherSimulation::begin_item(const PassItem& item) {
   check(it != live_.end() && it->second.running, "a pass item of a request that does not run");
   if (!failure_.empty()) return;
   Live& live = it->second;
-  const Choice& choice = live.choices[static_cast<std::size_t>(item.sequence.choice)];
+  Choice& choice = live.choices[static_cast<std::size_t>(item.sequence.choice)];
   const int prompt = live.shape.prompt_tokens;
   const int known = prompt + choice.generated;
   const int end = item.start + item.count;
   check(!choice.ended, "a pass item of an ended choice");
+  if (item.kind == PassKind::kDraft) return begin_draft(item, live, choice);
+  if (item.kind == PassKind::kVerify) return begin_verification(item, live, choice);
   check(!live.awaiting, "a pass item of a request that awaits its cache");
   if (item.kind == PassKind::kPrefill) {
     check(!remote_, "a remote prompt is computed here");
@@ -181,6 +197,10 @@ void BatcherSimulation::begin_item(const PassItem& item) {
     check(item.start == choice.computed && item.start >= prompt && end <= known, "a replay or decode step out of place");
     check((item.kind == PassKind::kDecode) == (item.start + 1 == known), "wrong kind");
     coverage_->replays += item.kind == PassKind::kReplay ? 1 : 0;
+    coverage_->verified_in_replay += choice.drafted > 0 ? 1 : 0;
+    check(choice.drafted == 0 || end < known, "a token is chosen past the drafts that it decides on");
+    for (int i = 0; i < item.start - prompt; ++i) check(choice.right[static_cast<std::size_t>(i)], "a step reads a draft's KV");
+    for (int i = item.start; i < end; ++i) choice.right[static_cast<std::size_t>(i - prompt)] = true;
   }
   check(end != known || item.logit_rows > 0, "the last known token gives no logits");
   check(end == known || live.shape.score_prompt || item.logit_rows == 0, "logits that nobody wants");
@@ -195,6 +215,8 @@ void BatcherSimulation::end_item(const PassItem& item) {
   if (it == live_.end()) return;  // Cancelled while the pass was under way.
   Live& live = it->second;
   const int end = item.start + item.count;
+  if (item.kind == PassKind::kDraft) return end_draft(item, live.choices[static_cast<std::size_t>(item.sequence.choice)]);
+  if (item.kind == PassKind::kVerify) return end_verification(item);
   if (item.kind == PassKind::kPrefill) {
     live.prompt_computed = end;
     if (end < live.shape.prompt_tokens) return;

@@ -27,11 +27,20 @@ struct SimulationCoverage {
   int waited_for_release = 0;
   int arrived = 0;               ///< Caches of remote prompts.
   int ended_before_arrival = 0;  ///< Requests whose first tokens were all.
+  int anchored = 0;
+  int anchors_lost = 0;  ///< With drafts on them.
+  int drafts = 0;
+  int accepted = 0;
+  int rolled_back = 0;
+  int left_out = 0;             ///< Drafts that found no place in their verification.
+  int verified_in_replay = 0;   ///< Replays of a choice that has drafts.
+  int drafts_beside_steps = 0;  ///< Passes that draft and decode.
 };
 
 class BatcherSimulation {
  public:
-  BatcherSimulation(unsigned seed, SimulationCoverage* coverage);
+  /// `drafts`: all prompts are remote ones, and their caches come in two steps.
+  BatcherSimulation(unsigned seed, bool drafts, SimulationCoverage* coverage);
 
   /// Runs until all requests ended and were released; "" or the broken invariant.
   std::string run();
@@ -41,7 +50,11 @@ class BatcherSimulation {
     int target = 0;  ///< It ends after this many tokens.
     int generated = 0;
     int computed = 0;
+    int drafted = 0;
+    int draft_computed = 0;
     bool ended = false;
+    /// By generated token: its KV is there, computed behind right tokens against the whole cache.
+    std::vector<bool> right{};
   };
   struct Live {
     RequestShape shape;
@@ -49,7 +62,9 @@ class BatcherSimulation {
     bool running = false;
     bool was_admitted = false;
     bool awaiting = false;  ///< Its remote prompt's cache.
-    int holder = 0;         ///< The choice whose blocks the cache goes to.
+    bool drafting = false;  ///< Its Anchors are there.
+    int most_drafts = 0;
+    int holder = 0;  ///< The choice whose blocks the cache goes to.
     int prompt_computed = 0;
     std::vector<int> scored{};  ///< How often each prompt position gave logits.
   };
@@ -68,6 +83,15 @@ class BatcherSimulation {
   void first_tokens(RequestId id);
   void cache_arrives(RequestId id);
   bool only_awaits() const;
+  void share_prompt(RequestId id);
+  void anchors_arrive(RequestId id);
+  void lose_anchors(RequestId id);
+  static void drop_drafts(Live& live);
+  void begin_draft(const PassItem& item, const Live& live, Choice& choice);
+  void begin_verification(const PassItem& item, const Live& live, const Choice& choice);
+  void end_draft(const PassItem& item, Choice& choice);
+  void end_verification(const PassItem& item);
+  void check_draft_states();
   void choose_token(RequestId id, int choice);
   void end_request(RequestId id);
   void release(SequenceId id);
@@ -80,7 +104,9 @@ class BatcherSimulation {
   Batcher batcher_;
   BlockModel blocks_;
   bool delayed_release_;
-  bool remote_;  ///< Prompts are computed elsewhere.
+  bool remote_;        ///< Prompts are computed elsewhere,
+  bool drafts_;        ///< and their caches come in two steps.
+  int right_percent_;  ///< Of drafts behind right ones.
   int cancel_percent_;
   int arrivals_left_;
   RequestId next_id_ = 1;
