@@ -45,8 +45,8 @@ struct Config {
   int max_running = 64;
   std::string api_key_file;
   double shutdown_timeout_s = 30;
-  double test_draft_noise = 0;                  ///< Decode node: make_cache_sink().
-  std::int64_t test_residual_window_bytes = 0;  ///< Prefill node: KvSenderOptions; 0: as it is.
+  double test_draft_noise = 0;     ///< Decode node: make_cache_sink().
+  int test_residual_delay_ms = 0;  ///< Prefill node: KvSenderOptions.
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
 };

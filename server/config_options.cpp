@@ -225,12 +225,9 @@ constexpr std::array kOptions = {
     ConfigOption{"test-draft-noise", "SHARE", "for tests: this share of what drafting reads is wrong", Kind::kNumber,
                  [](Config& c, std::string_view t) { return set_number(t, 0.0, 1.0, &c.test_draft_noise); },
                  [](const Config& c) { return fmt::format("{}", c.test_draft_noise); }, Program::kDecodeNode},
-    ConfigOption{"test-residual-window", "BYTES",
-                 "for tests: so little of what follows the 4 bits is under way at once; 0: no limit", Kind::kNumber,
-                 [](Config& c, std::string_view t) {
-                   return set_number(t, std::int64_t{0}, std::int64_t{1} << 30, &c.test_residual_window_bytes);
-                 },
-                 [](const Config& c) { return std::to_string(c.test_residual_window_bytes); }, Program::kPrefillNode},
+    ConfigOption{"test-residual-delay", "MS", "for tests: what follows the 4 bits sets out so much later", Kind::kNumber,
+                 [](Config& c, std::string_view t) { return set_number(t, 0, 600'000, &c.test_residual_delay_ms); },
+                 [](const Config& c) { return std::to_string(c.test_residual_delay_ms); }, Program::kPrefillNode},
     ConfigOption{"log-level", "LEVEL", "debug, info, warning or error", Kind::kText, set_log_level,
                  [](const Config& c) { return get_log_level(c.log_level); }},
     ConfigOption{"log-format", "FORMAT", "text or json", Kind::kText, set_log_format,

@@ -63,6 +63,7 @@ struct KvSenderOptions {
   /// Lane 1's window follows the path (scheduler/residual_window.h), up to background_window_bytes; else it is that always.
   bool adaptive_window = true;
   std::int64_t residual_age_us = 10'000'000;  ///< While lane 1 has a unit older than that, new tickets to its peer wait.
+  std::int64_t residual_delay_us = 0;         ///< For tests: a ticket's lane 1 begins so long after its finish().
   std::uint32_t chunk_bytes = 64 << 10;       ///< Most payload of one message.
   std::int64_t watchdog_us = 3'000'000;       ///< No acknowledgement for so long with bytes in flight: a new epoch.
   /// So many epochs of a ticket in a row without any progress: the session is lost, or, if it was heard of meanwhile, the ticket

@@ -114,6 +114,11 @@ std::int64_t KvSender::Impl::on_tick(std::int64_t now_us) {
   next_tick_us_ = 0;  // push() need not wake the tick that it runs in.
   mailbox_.drain();
   watch();
+  for (auto& [id, ticket] : tickets_) {
+    if (ticket.lane1_from_us == 0 || now_us < ticket.lane1_from_us) continue;
+    ticket.lane1_from_us = 0;
+    update_load(ticket);
+  }
   push();
   return next_tick_us_ = next_deadline();
 }
@@ -161,6 +166,7 @@ void KvSender::Impl::restart(Ticket& ticket) {
 std::int64_t KvSender::Impl::next_deadline() const {
   std::int64_t deadline = std::numeric_limits<std::int64_t>::max();
   for (const auto& [id, ticket] : tickets_) {
+    if (ticket.lane1_from_us != 0) deadline = std::min(deadline, ticket.lane1_from_us);
     for (const TransferSender& lane : ticket.lanes) {
       if (lane.in_flight_bytes() > 0) deadline = std::min(deadline, lane.last_progress_us() + options_.watchdog_us);
     }

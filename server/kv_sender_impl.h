@@ -62,9 +62,10 @@ class KvSender::Impl {
     scheduler::PushTicket arrival = 0;
     transport::TransferSender lanes[transport::kLanes];
     std::uint32_t epoch = 0;
-    int silent_epochs = 0;  ///< In a row.
-    bool finished = false;  ///< finish() was called.
-    bool complete = false;  ///< The receiver has everything.
+    int silent_epochs = 0;           ///< In a row.
+    bool finished = false;           ///< finish() was called.
+    std::int64_t lane1_from_us = 0;  ///< With residual_delay_us, once it is finished; 0 again when it is over.
+    bool complete = false;           ///< The receiver has everything.
   };
 
   // Sessions and tickets.
@@ -79,6 +80,7 @@ class KvSender::Impl {
   bool push_one();
   bool prepare(Ticket& ticket, transport::Lane lane);
   void send_chunk(Ticket& ticket, transport::Lane lane, const transport::Chunk& chunk);
+  bool holds_lane1(const Ticket& ticket) const;
   void update_load(const Ticket& ticket);
   void drop_slot(UnitSlots::Index slot);
 

@@ -104,13 +104,18 @@ void KvSender::Impl::drop_slot(UnitSlots::Index slot) {
   if (slots_.drop(slot) && scheduler_.release_held()) link_->wake();
 }
 
+bool KvSender::Impl::holds_lane1(const Ticket& ticket) const {
+  return options_.residual_delay_us > 0 && (!ticket.finished || now_us_ < ticket.lane1_from_us);
+}
+
 void KvSender::Impl::update_load(const Ticket& ticket) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const TransferSender& transfer = ticket.lanes[lane];
     scheduler::PushLoad load;
     load.peer = ticket.order.session;
     load.ready_bytes = transfer.ready_bytes();
-    load.new_unit_bytes = transfer.unit_to_prepare() ? ticket.order.unit_bytes_max : 0;
+    const bool held = lane == 1 && holds_lane1(ticket);
+    load.new_unit_bytes = transfer.unit_to_prepare() && !held ? ticket.order.unit_bytes_max : 0;
     load.in_flight_bytes = transfer.in_flight_bytes();
     load.begun_bytes = transfer.begun_bytes();
     load.remaining_bytes = transfer.begun_bytes() + transfer.units_to_code() * std::uint64_t{ticket.order.unit_bytes_max};

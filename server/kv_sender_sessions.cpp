@@ -107,6 +107,10 @@ void KvSender::Impl::finish(const TicketId& id) {
   auto it = tickets_.find(id);
   if (it == tickets_.end()) return;
   it->second.finished = true;
+  if (options_.residual_delay_us > 0) {
+    it->second.lane1_from_us = link_->now_us() + options_.residual_delay_us;
+    link_->wake();
+  }
   for (auto& lane : it->second.lanes) lane.close();
   update_load(it->second);
   end_if_delivered(id);

@@ -100,7 +100,7 @@ std::optional<Failure> load(const Config& config, ServerMetrics& metrics, Loaded
                                        .hello = node_hello(model, model.model->config().context),
                                        .isa = model.isa,
                                        .profile = model.profile,
-                                       .residual_window_bytes = static_cast<std::uint64_t>(config.test_residual_window_bytes)},
+                                       .residual_delay_us = std::int64_t{1000} * config.test_residual_delay_ms},
                                       node->link.get(), &(*runner)->cache());
   if (!prompts.ok()) return Failure{kExitRuntime, prompts.status()};
   node->prompts = std::move(prompts).value();

@@ -22,8 +22,8 @@ Result<std::unique_ptr<PromptServer>> PromptServer::create(PromptServerOptions o
   add_data_plane(*link, &options.hello);
   add_profile(options.profile, &options.hello);
   std::unique_ptr<PromptServer> self(new PromptServer(std::move(options), link, cache));
-  KvSenderOptions sender{.unit_bytes_max = largest_unit_bytes(cache->shape())};
-  if (self->options_.residual_window_bytes > 0) sender.background_window_bytes = self->options_.residual_window_bytes;
+  const KvSenderOptions sender{.residual_delay_us = self->options_.residual_delay_us,
+                               .unit_bytes_max = largest_unit_bytes(cache->shape())};
   LYNX_TRY(self->sender_, KvSender::create(sender, link, self.get()));
   link->start(self->sender_.get());
   return self;

@@ -30,8 +30,8 @@ struct PromptServerOptions {
   std::string require_transport;  ///< Not empty: a data plane over another one is refused.
   v1::NodeHello hello;            ///< Ours; lanes, UCX version and boot are filled in.
   Isa isa = Isa::kPortable;
-  quant::PlaneProfile profile;              ///< Of the model; told in the hello.
-  std::uint64_t residual_window_bytes = 0;  ///< Most unacknowledged bytes of Residuals to one peer; 0: KvSender's own limit.
+  quant::PlaneProfile profile;         ///< Of the model; told in the hello.
+  std::int64_t residual_delay_us = 0;  ///< For tests: KvSenderOptions.
 };
 
 struct PromptServerStats {

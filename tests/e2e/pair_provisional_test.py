@@ -7,7 +7,7 @@ from pair import HANDBOOK, Pair
 
 MEMORY = ("--kv-memory", "256MiB")
 # So little of the Residuals is under way at once that there is time to draft.
-SLOW = ("--test-residual-window", "8192")
+SLOW = ("--test-residual-delay", "500")
 
 
 class ProvisionalTest(unittest.TestCase):

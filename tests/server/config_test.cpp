@@ -168,10 +168,10 @@ TEST_CASE("what tests set is bounded") {
   for (const char* bad : {"-0.1", "1.1", "nan", "much"}) {
     CHECK(parse({std::string("--test-draft-noise=") + bad}).err.find("--test-draft-noise") != std::string::npos);
   }
-  CHECK(parse({}, {}, kPrefill).config->test_residual_window_bytes == 0);
-  CHECK(parse({"--test-residual-window=8192"}, {}, kPrefill).config->test_residual_window_bytes == 8192);
-  for (const char* bad : {"-1", "1073741825", "8KiB"}) {
-    CHECK(parse({std::string("--test-residual-window=") + bad}, {}, kPrefill).err.find("--test-residual-window") !=
+  CHECK(parse({}, {}, kPrefill).config->test_residual_delay_ms == 0);
+  CHECK(parse({"--test-residual-delay=500"}, {}, kPrefill).config->test_residual_delay_ms == 500);
+  for (const char* bad : {"-1", "600001", "1s"}) {
+    CHECK(parse({std::string("--test-residual-delay=") + bad}, {}, kPrefill).err.find("--test-residual-delay") !=
           std::string::npos);
   }
 }
