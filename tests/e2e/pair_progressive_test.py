@@ -2,12 +2,13 @@
 
 The Residuals of the pair set out late, so that there is time to draft. LYNX_TEST_LONG=1 runs the whole matrix; LYNX_TEST_SEED another one.
 """
+import concurrent.futures
 import os
 import random
 import unittest
 
-from node import Node
-from pair import HANDBOOK, LONG, Pair, in_parallel, shuffled, tokens_of
+from node import Node, eventually
+from pair import HANDBOOK, LONG, Pair, in_parallel, shuffled, stream, tokens_of
 from pair_exact_test import body_for
 
 SEED = int(os.environ.get("LYNX_TEST_SEED", 20261130))
@@ -81,6 +82,46 @@ class ProgressiveTest(unittest.TestCase):
             receipts = self.check(spoiled, "progressive-exact", 5)
             self.assertGreater(sum(receipt["rolled_back"] for receipt in receipts), 3)
             self.assertGreater(spoiled.decode.metric("lynx_draft_tokens_total"), 0)
+
+    def test_preempted_while_drafting_and_after(self):
+        with Pair(prefill=(*MEMORY, *SLOW), decode=("--kv-memory", "48MiB")) as cramped:
+            self.check(cramped, "progressive-exact", 16)
+            self.assertGreater(cramped.decode.metric("lynx_scheduler_preemptions_total"), 0)
+
+    def test_a_prefill_node_dies_between_anchors_and_residuals(self):
+        bodies = [{"prompt": self.tokens[start:start + 400], "max_tokens": 40, "temperature": 0, "ignore_eos": True} for start in range(5)]
+        want = [self.alone.complete(**body) for body in bodies]
+        late = ("--test-residual-delay", "3000")
+        with Pair(prefills=2, prefill=(*MEMORY, *late), decode=(*MEMORY, "--log-level", "debug")) as pair:
+            for index, body in enumerate(bodies):
+                drafting = pair.decode.log_text().count("request drafting")
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    answer = pool.submit(pair.decode.complete, **body, lynx={"receipt": True})
+                    eventually(lambda: pair.decode.log_text().count("request drafting") > drafting, "it drafts")
+                    busy = [i for i, node in enumerate(pair.prefills) if node.metric("lynx_pair_tickets") > 0]
+                    self.assertEqual(len(busy), 1)
+                    pair.kill_prefill(busy[0])
+                    got = answer.result()
+                self.assertEqual(got["choices"], want[index]["choices"])
+                self.assertGreater(got["lynx"]["receipt"]["accepted"], 0, "it drafted again, on the other node's Anchors")
+                pair.restart_prefill(busy[0])
+                pair.wait_until_up()
+            self.assertEqual(pair.decode.metric("lynx_pair_tickets_again_total"), len(bodies))
+            pair.wait_until_idle()
+
+    def test_cancelled_while_drafting(self):
+        late = ("--test-residual-delay", "2000")
+        with Pair(prefill=(*MEMORY, *late), decode=(*MEMORY, "--log-level", "debug")) as pair:
+            for _ in range(3):
+                drafting = pair.decode.log_text().count("request drafting")
+
+                def on_first(_text, before=drafting):
+                    eventually(lambda: pair.decode.log_text().count("request drafting") > before, "it drafts")
+                    raise ConnectionAbortedError
+
+                with self.assertRaises(ConnectionAbortedError):
+                    stream(pair.decode, {"prompt": self.tokens[:300], "max_tokens": 40, "ignore_eos": True}, on_first)
+                pair.wait_until_idle()
 
 
 if __name__ == "__main__":
