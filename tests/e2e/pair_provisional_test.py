@@ -41,9 +41,8 @@ class ProvisionalTest(unittest.TestCase):
         self.assertEqual((receipt["transfer"], receipt["verified"], receipt["gap"]), ("progressive-exact", "exact", "draft"))
         self.assertGreater(receipt["bytes"]["first"], 0)
         self.assertGreater(receipt["bytes"]["residual"], receipt["bytes"]["first"] / 2)
-        times = [receipt[name] for name in ("anchors_s", "cache_s", "verified_s", "second_token_s")]
-        self.assertEqual(times, sorted(times))
-        self.assertLessEqual(receipt["first_token_s"], receipt["second_token_s"])
+        for first, then in (("anchors_s", "cache_s"), ("cache_s", "verified_s"), ("cache_s", "second_token_s"), ("first_token_s", "second_token_s")):
+            self.assertLessEqual(receipt[first], receipt[then])
         if receipt["accepted"] == receipt["drafted"]:
             self.assertTrue(any(plain.choices[0].message.content.startswith(guess.rstrip("\ufffd")) for guess in shown))
 
@@ -58,7 +57,7 @@ class ProvisionalTest(unittest.TestCase):
         with self.client.chat.completions.stream(extra_body={"lynx": {"provisional": True, "receipt": True}}, **self.options) as stream:
             for _ in stream:
                 pass
-            final = stream.get_final_completion()
+            final = stream.current_completion_snapshot
         plain = self.client.chat.completions.create(extra_body={"lynx": {"receipt": True}}, **self.options)
         self.assertEqual(final.choices[0].message.content, plain.choices[0].message.content)
         self.assertGreater(plain.model_extra["lynx"]["receipt"]["bytes"]["first"], 0)
