@@ -29,9 +29,10 @@ void TicketDesk::end(RequestNumber id, std::vector<TicketCommand>* out) {
   switch (request.state) {
     case State::kTicketed:
       out->push_back({.kind = Kind::kCancel, .request = id, .ticket = request.ticket, .node = request.node, .why = {}});
+      request.anchored = false;
       retire(id, request, After::kRelease, out);
       return;
-    case State::kRetiring: request.after = After::kRelease; return;
+    case State::kRetiring: request.after = After::kRelease; return let_go(id, request, out);
     case State::kWaiting:
     case State::kFailing:
       out->push_back({.kind = Kind::kReleased, .request = id, .why = {}});
@@ -64,6 +65,18 @@ void TicketDesk::first_tokens(TicketNumber ticket, std::vector<TicketCommand>* o
   uncount(it->second);
   it->second.has_first_tokens = true;
   hand_over_if_complete(it, out);
+}
+
+// One that is being retired already may say so still: too late, its Anchors are about to be written anew.
+void TicketDesk::anchored(TicketNumber ticket, std::vector<TicketCommand>* out) {
+  const auto it = by_ticket(ticket);
+  if (it == requests_.end() || it->second.state != State::kTicketed || std::exchange(it->second.anchored, true)) return;
+  out->push_back({.kind = Kind::kAnchored, .request = it->first, .ticket = ticket, .node = it->second.node, .why = {}});
+}
+
+void TicketDesk::anchors_let_go(RequestNumber id, std::vector<TicketCommand>* out) {
+  const auto it = requests_.find(id);
+  if (it != requests_.end() && it->second.state == State::kRetiring) let_go(id, it->second, out);
 }
 
 void TicketDesk::arrived(TicketNumber ticket, std::vector<TicketCommand>* out) {
@@ -190,8 +203,15 @@ void TicketDesk::leave_node(Request& request) {
 void TicketDesk::retire(RequestNumber id, Request& request, After after, std::vector<TicketCommand>* out) {
   request.state = State::kRetiring;
   request.after = after;
-  out->push_back({.kind = Kind::kRetire, .request = id, .ticket = request.ticket, .node = request.node, .why = {}});
+  const Kind kind = request.anchored ? Kind::kAnchorsLost : Kind::kRetire;
+  out->push_back({.kind = kind, .request = id, .ticket = request.ticket, .node = request.node, .why = {}});
   leave_node(request);
+}
+
+// Of a ticket that is being retired.
+void TicketDesk::let_go(RequestNumber id, Request& request, std::vector<TicketCommand>* out) {
+  if (!std::exchange(request.anchored, false)) return;
+  out->push_back({.kind = Kind::kRetire, .request = id, .ticket = request.ticket, .node = request.node, .why = {}});
 }
 
 void TicketDesk::fail(RequestNumber id, Request& request, std::vector<TicketCommand>* out) {

@@ -9,6 +9,8 @@
 // - A node that is lost has its requests ticketed again elsewhere, in the same blocks, once the old transfer is retired: nothing of
 //   it can land any more. A node that refused one is not asked again for it: nodes may differ in size, so every other one that is
 //   up is asked before the last refusal is the answer.
+// - While the engine may read the Anchors of a transfer it is not retired: another one might write them. The engine is asked to let
+//   go of them first.
 // - With no node up a request waits `patience`, then fails with UNAVAILABLE.
 //
 // Guarantees: after want(id) exactly one of kArrived and kReleased is the last notice about it, whatever happens. Neither comes
@@ -36,13 +38,15 @@ struct TicketDeskOptions {
 
 struct TicketCommand {
   enum class Kind {
-    kIssue,     ///< Expect the transfer (if `cache`), then send the ticket to `node`.
-    kCancel,    ///< Tell `node` that the ticket is not wanted any more.
-    kRelease,   ///< Tell `node` that its copy of the cache is not needed any more.
-    kRetire,    ///< Let nothing of this ticket land any more; answer with retired().
-    kArrived,   ///< Notice: the request's cache is complete. The last one about it.
-    kReleased,  ///< Notice: nothing will write to the request's blocks. The last one about it.
-    kFailed,    ///< Notice: no cache will come, because of `why`.
+    kIssue,        ///< Expect the transfer (if `cache`), then send the ticket to `node`.
+    kCancel,       ///< Tell `node` that the ticket is not wanted any more.
+    kRelease,      ///< Tell `node` that its copy of the cache is not needed any more.
+    kRetire,       ///< Let nothing of this ticket land any more; answer with retired().
+    kAnchored,     ///< Notice: the request's Anchors are there, to be read.
+    kAnchorsLost,  ///< Notice: they are to be read no more; answer with anchors_let_go().
+    kArrived,      ///< Notice: the request's cache is complete. The last one about it.
+    kReleased,     ///< Notice: nothing will write to the request's blocks. The last one about it.
+    kFailed,       ///< Notice: no cache will come, because of `why`.
   };
   Kind kind;
   RequestNumber request = 0;
@@ -65,7 +69,7 @@ class TicketDesk {
   // What happened. Unknown and outdated numbers are ignored. Commands are appended to `out`, to be carried out in order.
 
   void want(RequestNumber request, const TicketWish& wish, std::int64_t now_us, std::vector<TicketCommand>* out);
-  /// The engine is done with the request (it ended, failed or was preempted) and waits for kReleased.
+  /// The engine is done with the request (it ended, failed or was preempted) and waits for kReleased. It reads no Anchors any more.
   void end(RequestNumber request, std::vector<TicketCommand>* out);
 
   void node_up(NodeIndex node, std::vector<TicketCommand>* out);
@@ -75,6 +79,8 @@ class TicketDesk {
 
   /// They were handed to the engine. A cache counts as arrived only after them.
   void first_tokens(TicketNumber ticket, std::vector<TicketCommand>* out);
+  void anchored(TicketNumber ticket, std::vector<TicketCommand>* out);
+  void anchors_let_go(RequestNumber request, std::vector<TicketCommand>* out);
   void arrived(TicketNumber ticket, std::vector<TicketCommand>* out);
   /// The prefill node refused or failed; DATA_LOSS: its transfer was given up, or did not decode.
   void ticket_failed(TicketNumber ticket, const Status& why, std::vector<TicketCommand>* out);
@@ -94,7 +100,7 @@ class TicketDesk {
   enum class State {
     kWaiting,   ///< For a node to come up.
     kTicketed,  ///< A node has the ticket.
-    kRetiring,  ///< Its ticket is being retired; then `after` happens.
+    kRetiring,  ///< Its ticket is being retired, once nobody reads its Anchors; then `after` happens.
     kFailing,   ///< kFailed was said; end() has not come yet.
   };
   enum class After { kTryAgain, kFail, kRelease };
@@ -109,6 +115,7 @@ class TicketDesk {
     bool counted = false;  ///< Its tokens are outstanding at `node`.
     bool has_first_tokens = false;
     bool has_cache = false;
+    bool anchored = false;  ///< The engine may read its Anchors.
     std::set<NodeIndex> refused;
     Status why;  ///< Of the last failure.
   };
@@ -126,6 +133,7 @@ class TicketDesk {
   void hand_over_if_complete(Requests::iterator it, std::vector<TicketCommand>* out);
   void uncount(Request& request);
   void retire(RequestNumber id, Request& request, After after, std::vector<TicketCommand>* out);
+  static void let_go(RequestNumber id, Request& request, std::vector<TicketCommand>* out);
   void fail(RequestNumber id, Request& request, std::vector<TicketCommand>* out);
   Requests::iterator by_ticket(TicketNumber ticket);
 

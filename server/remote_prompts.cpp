@@ -127,7 +127,10 @@ void RemotePrompts::carry_out(const TicketCommand& command) {
     case Kind::kIssue: return issue(command);
     case Kind::kCancel: return tell(command, false);
     case Kind::kRelease: return tell(command, true);
-    case Kind::kRetire: return retire(command);
+    // Also where nothing was expected: it is answered all the same.
+    case Kind::kRetire: return receiver_->retire({options_.hello.boot(), command.ticket});
+    case Kind::kAnchored: return tell_anchored(command.request);
+    case Kind::kAnchorsLost: return post_({.kind = TransferEvent::Kind::kAnchorsLost, .request = command.request});
     case Kind::kArrived: return notify(command.request, TransferEvent::Kind::kArrived);
     case Kind::kReleased: return notify(command.request, TransferEvent::Kind::kReleased);
     case Kind::kFailed: return notify(command.request, TransferEvent::Kind::kFailed, command.why);
@@ -172,23 +175,16 @@ void RemotePrompts::send(int node, v1::DecodeMessage message) {
   clients_[index]->send(nodes_[index].connection, std::move(message));
 }
 
-// While the engine may read the Anchors no other transfer may write them: it is asked to stop first.
-void RemotePrompts::retire(const TicketCommand& command) {
-  const auto order = orders_.find(command.request);
-  if (order == orders_.end() || !order->second.anchored) return retire(command.ticket);
-  post_({.kind = TransferEvent::Kind::kAnchorsLost, .request = command.request});
-}
-
 void RemotePrompts::anchors_let_go(scheduler::RequestId id) {
   events_.post([this, id] {
-    const auto order = orders_.find(id);
-    if (order == orders_.end() || !std::exchange(order->second.anchored, false)) return;
-    retire(order->second.number);
+    desk_.anchors_let_go(id, &commands_);
+    carry_out();
   });
 }
 
-void RemotePrompts::retire(scheduler::TicketNumber ticket) {
-  receiver_->retire({options_.hello.boot(), ticket});  // Also where nothing was expected: it answers all the same.
+void RemotePrompts::tell_anchored(scheduler::RequestNumber request) {
+  const Order& order = orders_.at(request);
+  post_({.kind = TransferEvent::Kind::kAnchored, .request = request, .profile = order.profile, .mode = order.mode});
 }
 
 void RemotePrompts::notify(scheduler::RequestNumber request, TransferEvent::Kind kind, Status why) {
@@ -217,12 +213,8 @@ void RemotePrompts::take_first_tokens(int index, const v1::FirstTokens& message)
 }
 
 void RemotePrompts::transfer_anchored(std::uint64_t number) {
-  const auto request = desk_.request_of(number);
-  if (!request) return;  // It was cancelled at that moment.
-  Order& order = orders_.at(*request);
-  if (order.number != number) return;
-  order.anchored = true;
-  post_({.kind = TransferEvent::Kind::kAnchored, .request = *request, .profile = order.profile, .mode = order.mode});
+  desk_.anchored(number, &commands_);
+  carry_out();
 }
 
 void RemotePrompts::transfer_complete(std::uint64_t number, const transport::TransferBytes& bytes) {

@@ -91,7 +91,6 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
     PromptBlocks prompt;
     scheduler::TicketNumber number = 0;                  ///< Of the last ticket; 0: none yet.
     std::shared_ptr<const quant::PlaneProfile> profile;  ///< Of that ticket's node.
-    bool anchored = false;                               ///< The engine may read the Anchors of that ticket.
     transport::TransferBytes bytes;                      ///< Of the cache that arrived.
   };
   /// One prefill node. A session is one connection to it, control and data plane together.
@@ -130,8 +129,7 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   void issue(const scheduler::TicketCommand& command);
   void tell(const scheduler::TicketCommand& command, bool release);
   void send(int node, v1::DecodeMessage message);
-  void retire(const scheduler::TicketCommand& command);
-  void retire(scheduler::TicketNumber ticket);
+  void tell_anchored(scheduler::RequestNumber request);
   void notify(scheduler::RequestNumber request, TransferEvent::Kind kind, Status why = {});
 
   void node_greeted(int index, ConnectionId connection, const v1::NodeHello& peer);

@@ -41,6 +41,8 @@ class DeskWorld {
   int arrived = 0;
   int failed = 0;
   int retried = 0;
+  int anchors_lost = 0;
+  int anchored_too_late = 0;
 
  private:
   struct Request {
@@ -48,6 +50,8 @@ class DeskWorld {
     NodeIndex node = -1;
     bool first_tokens = false;
     bool retiring = false;
+    bool reads_anchors = false;  ///< The engine may.
+    bool asked_to_let_go = false;
     bool failed = false;
     bool ended = false;
     int attempts = 0;
@@ -59,7 +63,7 @@ class DeskWorld {
   }
 
   void act(bool arrivals) {
-    switch (upto(8)) {
+    switch (upto(9)) {
       case 0:
         if (arrivals) {
           requests_[next_];
@@ -69,6 +73,7 @@ class DeskWorld {
       case 1: return node_changes();
       case 2: return end_one();
       case 3: desk_.tick(now_us_, &out_); return;
+      case 4: return let_go_of_one();
       default: return ticket_event();
     }
   }
@@ -87,14 +92,28 @@ class DeskWorld {
     auto it = std::next(requests_.begin(), upto(static_cast<int>(requests_.size())));
     if (it->second.ended) return;
     it->second.ended = true;
+    it->second.reads_anchors = false;
     desk_.end(it->first, &out_);
+  }
+
+  // The engine's answer; it may come after it ended the request, too.
+  void let_go_of_one() {
+    for (auto& [id, request] : requests_) {
+      if (!request.asked_to_let_go) continue;
+      request.asked_to_let_go = request.reads_anchors = false;
+      return desk_.anchors_let_go(id, &out_);
+    }
   }
 
   // Something about a ticket that was issued once, live or long gone.
   void ticket_event() {
     if (issued_.empty()) return;
     const TicketNumber ticket = issued_[static_cast<std::size_t>(upto(static_cast<int>(issued_.size())))];
-    switch (upto(5)) {
+    switch (upto(6)) {
+      case 5:
+        anchored_too_late += static_cast<int>(retiring_.count(ticket));
+        desk_.anchored(ticket, &out_);
+        return;
       case 0: desk_.first_tokens(ticket, &out_); return;
       case 1: desk_.arrived(ticket, &out_); return;
       case 2:
@@ -128,6 +147,7 @@ class DeskWorld {
       case Kind::kIssue:
         check(request.ticket == 0, "a second transfer into the same blocks");
         check(!request.ended && !request.failed, "a ticket for a request that is over");
+        check(!request.reads_anchors, "a transfer may write what the engine reads");
         check(seen_.insert(command.ticket).second, "a ticket number twice");
         request.ticket = command.ticket;
         request.node = command.node;
@@ -138,8 +158,18 @@ class DeskWorld {
       case Kind::kRelease: check(request.ticket == command.ticket && !request.retiring, "released, but not live"); return;
       case Kind::kRetire:
         check(request.ticket == command.ticket && !request.retiring, "retired twice");
+        check(!request.reads_anchors, "retired while the engine reads its Anchors");
         request.retiring = true;
         retiring_.insert(command.ticket);
+        return;
+      case Kind::kAnchored:
+        check(request.ticket == command.ticket && !request.retiring && !request.ended, "anchored, but not live");
+        check(!std::exchange(request.reads_anchors, true), "anchored twice");
+        return;
+      case Kind::kAnchorsLost:
+        check(request.reads_anchors && !request.asked_to_let_go, "Anchors lost that were not there");
+        request.asked_to_let_go = true;
+        ++anchors_lost;
         return;
       case Kind::kArrived:
         check(!request.ended && !request.failed && !request.retiring && request.ticket == command.ticket, "arrived out of place");
@@ -181,6 +211,8 @@ TEST_CASE("whatever nodes, transfers and the engine do, blocks are written by on
   int arrived = 0;
   int failed = 0;
   int retried = 0;
+  int anchors_lost = 0;
+  int anchored_too_late = 0;
   for (unsigned seed = 0; seed < 3000; ++seed) {
     DeskWorld world(seed);
     const std::string failure = world.run();
@@ -188,10 +220,14 @@ TEST_CASE("whatever nodes, transfers and the engine do, blocks are written by on
     arrived += world.arrived;
     failed += world.failed;
     retried += world.retried;
+    anchors_lost += world.anchors_lost;
+    anchored_too_late += world.anchored_too_late;
   }
   CHECK(arrived > 1000);
   CHECK(failed > 3000);
   CHECK(retried > 3000);
+  CHECK(anchors_lost > 1000);
+  CHECK(anchored_too_late > 1000);
 }
 
 TEST_CASE("the node with the fewest outstanding prompt tokens is chosen, and its load falls with the first tokens") {
@@ -230,6 +266,75 @@ TEST_CASE("a request of a node that died goes to another one once its transfer i
   REQUIRE(kinds(out) == std::vector{Kind::kIssue});
   CHECK(out[0].node == 1);
   CHECK(out[0].ticket != first);
+}
+
+TEST_CASE("no ticket is retired, and none issued anew, before the engine let go of the Anchors") {
+  TicketDesk desk({.nodes = 2});
+  Commands out;
+  desk.node_up(0, &out);
+  desk.node_up(1, &out);
+  desk.want(1, {.prompt_tokens = 100, .cache = true}, 0, &out);
+  desk.anchored(out.back().ticket, &out);
+  desk.anchored(out.back().ticket, &out);  // Once is enough.
+  CHECK(kinds(out) == std::vector{Kind::kIssue, Kind::kAnchored});
+  const TicketNumber ticket = out.back().ticket;
+  out.clear();
+  SECTION("its node dies") {
+    desk.node_down(0, {Code::kUnavailable, "died"}, &out);
+    CHECK(kinds(out) == std::vector{Kind::kAnchorsLost});
+    out.clear();
+    desk.retired(ticket + 1, 0, &out);
+    desk.anchored(ticket, &out);
+    CHECK(out.empty());
+    desk.anchors_let_go(1, &out);
+    desk.anchors_let_go(1, &out);
+    CHECK(kinds(out) == std::vector{Kind::kRetire});
+    CHECK(out[0].ticket == ticket);
+    out.clear();
+    desk.retired(ticket, 0, &out);
+    CHECK(kinds(out) == std::vector{Kind::kIssue});
+    out.clear();
+    // Those of the second ticket are another matter.
+    desk.anchors_let_go(1, &out);
+    CHECK(out.empty());
+    desk.node_down(1, {Code::kUnavailable, "died"}, &out);
+    CHECK(kinds(out) == std::vector{Kind::kRetire});
+  }
+  SECTION("the engine ends the request: it reads nothing any more") {
+    desk.end(1, &out);
+    CHECK(kinds(out) == std::vector{Kind::kCancel, Kind::kRetire});
+    out.clear();
+    desk.anchors_let_go(1, &out);
+    CHECK(out.empty());
+  }
+  SECTION("the engine ends the request instead of an answer") {
+    desk.node_down(0, {Code::kUnavailable, "died"}, &out);
+    out.clear();
+    desk.end(1, &out);
+    CHECK(kinds(out) == std::vector{Kind::kRetire});
+    out.clear();
+    desk.anchors_let_go(1, &out);
+    CHECK(out.empty());
+    desk.retired(ticket, 0, &out);
+    CHECK(kinds(out) == std::vector{Kind::kReleased});
+  }
+}
+
+// Fails where word of the Anchors that was under way when the node died counts: the engine would read them while another transfer
+// writes.
+TEST_CASE("Anchors of a ticket that is being retired are told to nobody") {
+  TicketDesk desk({.nodes = 2});
+  Commands out;
+  desk.node_up(0, &out);
+  desk.node_up(1, &out);
+  desk.want(1, {.prompt_tokens = 100, .cache = true}, 0, &out);
+  const TicketNumber ticket = out.back().ticket;
+  desk.node_down(0, {Code::kUnavailable, "died"}, &out);
+  out.clear();
+  desk.anchored(ticket, &out);
+  CHECK(out.empty());
+  desk.retired(ticket, 0, &out);
+  CHECK(kinds(out) == std::vector{Kind::kIssue});
 }
 
 TEST_CASE("what one node refuses is asked of every other once, and the last refusal reaches the engine as it is") {
