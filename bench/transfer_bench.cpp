@@ -88,7 +88,7 @@ template <class Use>
 void for_each_unit(const Options& options, Use&& use) {
   std::vector<Bf16> values(kv::unit_values(options.shape, kv::kBlockTokens));
   for (int layer = 0; layer < options.shape.layers; ++layer) {
-    for (const auto& unit : server::completed_units(layer, 0, options.tokens, options.tokens)) {
+    for (const auto& unit : server::completed_units(layer, 0, options.tokens, options.tokens, {}).first) {
       const int tokens = std::min(kv::kBlockTokens, options.tokens - static_cast<int>(unit.block) * kv::kBlockTokens);
       use(unit, tokens, unit.part == transport::Part::kK ? kv::KvPart::kK : kv::KvPart::kV,
           std::span(values).first(kv::unit_values(options.shape, tokens)));
@@ -136,7 +136,7 @@ class Events final : public server::KvSenderEvents, public server::KvReceiverEve
   void on_session_lost(SessionId, const Status& why) override { note(why, 0); }
   void on_delivered(const TicketId& ticket) override { note({}, ticket.request); }
   void on_closed(const TicketId&) override { note({Code::kUnavailable, "the transfer was given up"}, 0); }
-  void on_complete(const TicketId& ticket, const TransferBytes&) override { note({}, ticket.request); }
+  void on_complete(const TicketId& ticket, const transport::TransferBytes&) override { note({}, ticket.request); }
   void on_failed(const TicketId&, const Status& why) override { note(why, 0); }
   void on_retired(const TicketId&) override {}
 
@@ -168,6 +168,8 @@ class Events final : public server::KvSenderEvents, public server::KvReceiverEve
 Status run_receiver(const Options& options, const fs::path& folder) {
   LYNX_TRY(const auto link, transport::create_ucx_link(options.link));
   LYNX_TRY(kv::KvCache cache, kv::KvCache::create(options.shape, options.blocks()));
+  const std::size_t plane_bytes = server::largest_anchor_bytes(options.shape);
+  LYNX_TRY(kv::AnchorCache anchors, kv::AnchorCache::create(options.shape.layers, options.blocks(), plane_bytes));
   LYNX_TRY(const Isa isa, choose_isa("auto"));
   Events events;
   const std::uint32_t unit_bytes = server::largest_unit_bytes(options.shape);
@@ -183,14 +185,11 @@ Status run_receiver(const Options& options, const fs::path& folder) {
   receiver->connect(kSession, std::move(sender));
   LYNX_RETURN_IF_ERROR(events.wait(0));
   for (int ticket = 0; ticket < options.tickets(); ++ticket) {
-    receiver->expect(kSession,
-                     {.ticket = ticket_id(ticket),
-                      .secret = kSecret,
-                      .layers = options.shape.layers,
-                      .blocks = options.blocks(),
-                      .planes = server::planes_of(options.mode(ticket)),
-                      .unit_bytes_max = unit_bytes},
-                     server::make_cache_sink(prompt_in(cache, options), isa));
+    const server::PromptCoding coding{.mode = options.mode(ticket), .profile = {}, .isa = isa};
+    transport::TransferExpectation expectation = server::expect_units(options.shape, options.tokens, coding);
+    expectation.ticket = ticket_id(ticket);
+    expectation.secret = kSecret;
+    receiver->expect(kSession, std::move(expectation), server::make_cache_sink(prompt_in(cache, options), coding, &anchors));
   }
   publish(folder / "ready", std::to_string(options.tickets()));
   const double cpu_before = cpu_seconds();
@@ -210,7 +209,8 @@ Status run_receiver(const Options& options, const fs::path& folder) {
 
 /// Sends one prompt as a prefill node does: pass by pass, layer by layer. All units are there from the start: only the data plane
 /// is measured.
-Status send_prompt(server::KvSender& sender, const Options& options, int ticket, std::shared_ptr<server::UnitSource> source) {
+Status send_prompt(server::KvSender& sender, const Options& options, int ticket, const server::PromptCoding& coding,
+                   std::shared_ptr<server::UnitSource> source) {
   sender.open({.session = kSession,
                .ticket = ticket_id(ticket),
                .secret = kSecret,
@@ -220,7 +220,11 @@ Status send_prompt(server::KvSender& sender, const Options& options, int ticket,
   for (int start = 0; start < options.tokens; start += kPassTokens) {
     const int end = std::min(start + kPassTokens, options.tokens);
     for (int layer = 0; layer < options.shape.layers; ++layer) {
-      sender.add_units(ticket_id(ticket), transport::Lane::kHigh, server::completed_units(layer, start, end, options.tokens));
+      server::CompletedUnits units = server::completed_units(layer, start, end, options.tokens, coding);
+      sender.add_units(ticket_id(ticket), transport::Lane::kHigh, std::move(units.first));
+      if (!units.residuals.empty()) {
+        sender.add_units(ticket_id(ticket), transport::Lane::kBackground, std::move(units.residuals));
+      }
     }
   }
   sender.finish(ticket_id(ticket));
@@ -249,7 +253,9 @@ Status measure(server::KvSender& sender, Events& events, kv::KvCache& cache, con
     const auto before = sender.stats();
     const double cpu_before = cpu_seconds();
     const auto start = Clock::now();
-    LYNX_RETURN_IF_ERROR(send_prompt(sender, options, ticket, server::make_cache_source(prompt_in(cache, options), mode, isa)));
+    const server::PromptCoding coding{.mode = mode, .profile = {}, .isa = isa};
+    LYNX_RETURN_IF_ERROR(
+        send_prompt(sender, options, ticket, coding, server::make_cache_source(prompt_in(cache, options), coding)));
     LYNX_RETURN_IF_ERROR(events.wait(ticket_id(ticket).request));
     const double seconds = since(start);
     const double cpu = cpu_seconds() - cpu_before;
@@ -332,7 +338,8 @@ int main(int argc, char** argv) {
   app.add_option("--layers", options.shape.layers, "Of the model")->check(CLI::Range(1, kv::kMaxLayers));
   app.add_option("--kv-heads", options.shape.kv_heads, "Of the model")->check(CLI::Range(1, kv::kMaxKvHeads));
   app.add_option("--head-dim", options.shape.head_dim, "Of the model")->check(CLI::Range(2, kv::kMaxHeadDim));
-  app.add_option("--modes", options.modes, "bf16 and lossless, which take turns")->check(CLI::IsMember({"bf16", "lossless"}));
+  app.add_option("--modes", options.modes, "exact ones, which take turns")
+      ->check(CLI::IsMember({"bf16", "lossless", "progressive-exact"}));
   app.add_option("--repeats", options.repeats, "Transfers of each mode")->check(CLI::Range(1, 1000));
   app.add_option("--tcp-host", options.tcp_host, "The receiver's IPv4 address");
   app.add_option("--window-bytes", options.window_bytes, "Unacknowledged bytes; the nodes' by default")
