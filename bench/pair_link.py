@@ -43,11 +43,17 @@ class Sampler:
         return self.samples
 
 
+def put_first(pid: int) -> None:
+    """Its session goes before the others. (The kernel weighs sessions against each other; nice counts within one.)"""
+    pathlib.Path(f"/proc/{pid}/autogroup").write_text(f"{FIRST_NICE}")
+
+
 class PairOnLink:
     """A prefill node at one end of the testbed, a decode node at the other."""
 
-    def __init__(self, bed: Testbed, build: pathlib.Path, model: pathlib.Path, folder: str, first: bool):
-        """`first`: before most of what else the machine does."""
+    def __init__(self, bed: Testbed, build: pathlib.Path, model: pathlib.Path, folder: str, first: bool, cores: tuple[int, int] | None = None,
+                 options: tuple[str, ...] = ()):
+        """`first`: before most of what else the machine does. `cores`: the prefill node's and the decode node's; each computes with one thread then."""
         self.bed, self.folder = bed, pathlib.Path(folder)
         # Both ends are one machine to UCX: it would take shared memory.
         environment = os.environ | {"UCX_TLS": "tcp,self"}
@@ -55,15 +61,19 @@ class PairOnLink:
         secret = self.folder / "secret"
         secret.write_text("of-this-benchmark-only")
         secret.chmod(0o600)
-        common += ["--pair-secret-file", secret]
+        common += ["--pair-secret-file", secret, *options]
+        pins = ([], [])
+        if cores:
+            common += ["--threads", 1]
+            pins = tuple(["taskset", "-c", core] for core in cores)
         self.logs = [open(self.folder / f"{name}.log", "wb") for name in ("prefill", "decode")]
-        self.prefill = bed.start(bed.a, build / "cmd/lynx-prefill-node", *common, "--host", bed.a.address, "--control-port", CONTROL_PORT, "--http-port", PREFILL_HTTP_PORT,
+        self.prefill = bed.start(bed.a, *pins[0], build / "cmd/lynx-prefill-node", *common, "--host", bed.a.address, "--control-port", CONTROL_PORT, "--http-port", PREFILL_HTTP_PORT,
                                  env=environment, stderr=self.logs[0], start_new_session=True)
-        self.decode = bed.start(bed.b, build / "cmd/lynx-decode-node", *common, "--prefill", f"{bed.a.address}:{CONTROL_PORT}", "--http-port", DECODE_HTTP_PORT, "--grpc-port", 0,
+        self.decode = bed.start(bed.b, *pins[1], build / "cmd/lynx-decode-node", *common, "--prefill", f"{bed.a.address}:{CONTROL_PORT}", "--http-port", DECODE_HTTP_PORT, "--grpc-port", 0,
                                 env=environment, stderr=self.logs[1], start_new_session=True)
         if first:
-            for process in (self.prefill, self.decode):  # The kernel weighs sessions against each other; nice counts within one.
-                pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(f"{FIRST_NICE}")
+            for process in (self.prefill, self.decode):
+                put_first(process.pid)
         self.wait(self.is_up, "the pair is up")
 
     def wait(self, condition, what: str) -> float:

@@ -102,6 +102,10 @@ class Host:
         raise OSError(f"no interface {self.interface}")
 
 
+def limit_rate(host: Host, rate: str) -> None:
+    command(*host.command("tc", "qdisc", "replace", "dev", host.interface, "root", "tbf", "rate", rate, "burst", f"{burst_bytes(rate)}b", "latency", "50ms"))
+
+
 class Testbed:
     """The network, while it is used as a context manager. `rate` as tc has it ("100mbit"), or None; the delay is one way. `settings`: of
     /proc/sys/net/ipv4, at both ends. `prefix`: words before the delay bridge's command."""
@@ -148,8 +152,7 @@ class Testbed:
             command("ip", "-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", host.interface)
             command("ip", "-n", host.namespace, "link", "set", host.interface, "up")
             if self.rate:
-                command(*host.command("tc", "qdisc", "add", "dev", host.interface, "root", "tbf", "rate", self.rate, "burst", f"{burst_bytes(self.rate)}b",
-                                      "latency", "50ms"))
+                limit_rate(host, self.rate)
         if self.middle:
             self.start_bridge()
         for host in (self.a, self.b):  # The kernel tells it a little later.
@@ -181,6 +184,15 @@ class Testbed:
 
     def set_link(self, up: bool) -> None:
         command("ip", "-n", self.a.namespace, "link", "set", self.a.interface, "up" if up else "down")
+
+    def set_rate(self, rate: str | None) -> None:
+        """Of both ends, from now on; connections stay."""
+        for host in (self.a, self.b):
+            if rate:
+                limit_rate(host, rate)
+            elif self.rate:
+                command(*host.command("tc", "qdisc", "del", "dev", host.interface, "root"))
+        self.rate = rate
 
     def close(self) -> None:
         for process in [*self.processes, *([self.bridge] if self.bridge else [])]:
