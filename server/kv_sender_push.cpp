@@ -104,13 +104,17 @@ void KvSender::Impl::drop_slot(UnitSlots::Index slot) {
   if (slots_.drop(slot) && scheduler_.release_held()) link_->wake();
 }
 
+// A Residual is not begun before its Anchor: the receiver would not take it, so it would keep a slot from that very Anchor; and
+// while it waits its age does not count, since old Residuals keep Anchors back.
 void KvSender::Impl::update_load(const Ticket& ticket) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const TransferSender& transfer = ticket.lanes[lane];
     scheduler::PushLoad load;
     load.peer = ticket.order.session;
     load.ready_bytes = transfer.ready_bytes();
-    load.new_unit_bytes = transfer.unit_to_prepare() ? ticket.order.unit_bytes_max : 0;
+    const std::optional<UnitKey> next = transfer.unit_to_prepare();
+    const bool early = next && transport::is_residual(next->plane) && !ticket.lanes[0].has_sent(*next);
+    load.new_unit_bytes = next && !early ? ticket.order.unit_bytes_max : 0;
     load.in_flight_bytes = transfer.in_flight_bytes();
     load.begun_bytes = transfer.begun_bytes();
     load.remaining_bytes = transfer.begun_bytes() + transfer.units_to_code() * std::uint64_t{ticket.order.unit_bytes_max};
@@ -119,7 +123,7 @@ void KvSender::Impl::update_load(const Ticket& ticket) {
       const std::uint64_t acked = transfer.acked_bytes();
       if (!ticket.finished) load.remaining_bytes = std::max(load.remaining_bytes, expected - std::min(expected, acked));
       load.begun = transfer.begun();
-    } else if (const auto oldest_us = transfer.oldest_us()) {
+    } else if (const auto oldest_us = transfer.oldest_us(); oldest_us && !(early && load.begun_bytes == 0)) {
       load.oldest_us = *oldest_us;
     }
     scheduler_.set_load(ticket.arrival, lane, load);
