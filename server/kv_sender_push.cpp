@@ -108,14 +108,17 @@ bool KvSender::Impl::holds_lane1(const Ticket& ticket) const {
   return options_.residual_delay_us > 0 && (!ticket.finished || now_us_ < ticket.lane1_from_us);
 }
 
+// A Residual is not begun before its Anchor: the receiver would not take it, so it would keep a slot from that very Anchor; and
+// while it waits its age does not count, since old Residuals keep Anchors back.
 void KvSender::Impl::update_load(const Ticket& ticket) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const TransferSender& transfer = ticket.lanes[lane];
     scheduler::PushLoad load;
     load.peer = ticket.order.session;
     load.ready_bytes = transfer.ready_bytes();
-    const bool held = lane == 1 && holds_lane1(ticket);
-    load.new_unit_bytes = transfer.unit_to_prepare() && !held ? ticket.order.unit_bytes_max : 0;
+    const std::optional<UnitKey> next = transfer.unit_to_prepare();
+    const bool early = next && transport::is_residual(next->plane) && (!ticket.lanes[0].has_sent(*next) || holds_lane1(ticket));
+    load.new_unit_bytes = next && !early ? ticket.order.unit_bytes_max : 0;
     load.in_flight_bytes = transfer.in_flight_bytes();
     load.begun_bytes = transfer.begun_bytes();
     load.remaining_bytes = transfer.begun_bytes() + transfer.units_to_code() * std::uint64_t{ticket.order.unit_bytes_max};
@@ -124,7 +127,7 @@ void KvSender::Impl::update_load(const Ticket& ticket) {
       const std::uint64_t acked = transfer.acked_bytes();
       if (!ticket.finished) load.remaining_bytes = std::max(load.remaining_bytes, expected - std::min(expected, acked));
       load.begun = transfer.begun();
-    } else if (const auto oldest_us = transfer.oldest_us()) {
+    } else if (const auto oldest_us = transfer.oldest_us(); oldest_us && !(early && load.begun_bytes == 0)) {
       load.oldest_us = *oldest_us;
     }
     scheduler_.set_load(ticket.arrival, lane, load);

@@ -23,6 +23,11 @@ std::optional<UnitKey> TransferSender::unit_to_prepare() const {
   return order_[next_unit_].key;
 }
 
+bool TransferSender::has_sent(const UnitKey& unit) const {
+  const auto found = index_.find(without_plane(unit));
+  return found != index_.end() && order_[found->second].sent > 0;
+}
+
 void TransferSender::prepared(const PreparedUnit& coded) {
   Unit& unit = order_[next_unit_];
   unit.key.plane = coded.plane;

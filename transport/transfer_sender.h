@@ -60,6 +60,8 @@ class TransferSender {
 
   /// The unit to code before anything more can be sent: nothing coded is waiting.
   std::optional<UnitKey> unit_to_prepare() const;
+  /// The first chunk of the unit of this layer, part and block, whatever its plane, was handed out.
+  bool has_sent(const UnitKey& unit) const;
   /// unit_to_prepare() is coded; its memory stays until it is named by on_acked() or abandon().
   void prepared(const PreparedUnit& coded);
 

@@ -45,6 +45,7 @@ void FlightCheck::on_send(std::span<const std::byte> header_bytes, std::span<con
     for (std::uint32_t& sequence : ticket.next_sequence) sequence = 0;
   }
   const int lane = static_cast<int>(header->lane);
+  if (is_residual(header->unit.plane) && header->lane != Lane::kBackground) return fail_("a Residual on lane 0");
   if (header->sequence != ticket.next_sequence[lane]++) return fail_("sequence numbers have gaps or do not begin at 0");
   ticket.in_flight[lane].emplace(header->sequence, Piece{place_of(header->unit), header->length});
   if (header->lane == Lane::kHigh) ticket.high_not_begun.erase(place_of(header->unit));

@@ -1,7 +1,8 @@
 #pragma once
 
 // Watches the wire: what is sent and not acknowledged stays within the windows, and no background chunk leaves while a unit of the
-// same session's high lane has not been begun. Knows less than the sender: whatever it cannot be sure of it lets pass.
+// same session's high lane has not been begun: an Anchor of any request goes before the Residuals of all. Knows less than the
+// sender: whatever it cannot be sure of it lets pass.
 
 #include <cstdint>
 #include <functional>
@@ -38,7 +39,7 @@ class FlightCheck {
   int acks_seen() const { return acks_; }
 
  private:
-  using Place = std::tuple<std::uint16_t, transport::Part, std::uint32_t>;
+  using Place = std::tuple<std::uint16_t, transport::Part, std::uint32_t, bool>;  ///< The last: a Residual.
   struct Piece {
     Place place;
     std::uint64_t bytes;
@@ -51,7 +52,9 @@ class FlightCheck {
     std::set<Place> high_not_begun;
   };
 
-  static Place place_of(const transport::UnitKey& unit) { return {unit.layer, unit.part, unit.block}; }
+  static Place place_of(const transport::UnitKey& unit) {
+    return {unit.layer, unit.part, unit.block, transport::is_residual(unit.plane)};
+  }
   std::uint64_t in_flight(server::SessionId session, int lane) const;
 
   FlightLimits limits_;

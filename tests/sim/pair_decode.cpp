@@ -20,8 +20,8 @@ scheduler::TicketDeskOptions desk_options(int nodes, bool harmless, Draw& draw) 
   return {.nodes = nodes, .max_attempts = harmless ? 8 : static_cast<int>(draw.between(1, 8))};
 }
 
-scheduler::BatcherLimits limits(Draw& draw) {
-  return {.blocks = static_cast<int>(draw.between(8, 24)),
+scheduler::BatcherLimits limits(bool tight, Draw& draw) {
+  return {.blocks = static_cast<int>(tight ? draw.between(6, 12) : draw.between(8, 24)),
           .block_tokens = kSimBlockTokens,
           .rows_per_pass = 64,
           .logit_rows_per_pass = 16,
@@ -30,22 +30,9 @@ scheduler::BatcherLimits limits(Draw& draw) {
 
 }  // namespace
 
-class PairWorld::Decode::Sink final : public server::UnitSink {
- public:
-  Sink(Decode* owner, std::vector<kv::BlockId> blocks) : owner_(owner), blocks_(std::move(blocks)) {}
-  Status place(const UnitKey& unit, std::span<const std::byte> bytes) override {
-    owner_->memory_[{blocks_[unit.block], unit.layer, unit.part}] = {bytes.begin(), bytes.end()};
-    return {};
-  }
-
- private:
-  Decode* owner_;
-  std::vector<kv::BlockId> blocks_;
-};
-
 PairWorld::Decode::Decode(PairWorld* world)
     : world_(world),
-      batcher_(limits(world->draw_)),
+      batcher_(limits(world->two_steps_, world->draw_)),
       pool_(batcher_.limits().blocks),
       desk_(desk_options(world->plan_.prefill_nodes, world->harmless_, world->draw_)),
       sessions_(static_cast<std::size_t>(world->plan_.prefill_nodes), 0) {
@@ -69,6 +56,7 @@ void PairWorld::Decode::cancel_one() {
   const auto it = std::next(live_.begin(), world_->draw_.below(static_cast<std::int64_t>(live_.size())));
   if (pass_under_way_) return;  // As the engine does: between passes.
   ++world_->coverage_->cancelled;
+  world_->coverage_->cancelled_drafting += it->second.drafting ? 1 : 0;
   const std::uint64_t id = it->first;
   batcher_.failed(id);
   end(id);
@@ -101,26 +89,27 @@ void PairWorld::Decode::on_session_lost(SessionId session, const Status&) {
   world_->end_session(session);
 }
 void PairWorld::Decode::on_complete(const TicketId& ticket, const transport::TransferBytes&) {
-  desk_.arrived(ticket.request, &commands_);
-  carry_out();
+  tell_desk([this, number = ticket.request] { desk_.arrived(number, &commands_); });
 }
 void PairWorld::Decode::on_failed(const TicketId&, const Status& why) {
   world_->fail("a unit did not decode: " + why.message());
 }
 void PairWorld::Decode::on_retired(const TicketId& ticket) {
-  issued_.erase(ticket.request);
-  desk_.retired(ticket.request, world_->clock_.now_us(), &commands_);
-  carry_out();
+  tell_desk([this, number = ticket.request] {
+    issued_.erase(number);
+    desk_.retired(number, world_->clock_.now_us(), &commands_);
+  });
 }
 
 void PairWorld::Decode::first_token(std::uint64_t ticket) {
   const auto request = desk_.request_of(ticket);
   if (!request) return;
-  const auto it = live_.find(*request);
-  if (it != live_.end() && it->second.in_transfer && it->second.generated == 0) {
+  tell_engine([this, id = *request] {
+    const auto it = live_.find(id);
+    if (it == live_.end() || !it->second.in_transfer || it->second.generated > 0) return;
     if (it->second.target == 1) ++world_->coverage_->ended_by_first_token;
-    take_token(*request);
-  }
+    take_token(id);
+  });
   desk_.first_tokens(ticket, &commands_);
   carry_out();
 }
@@ -136,6 +125,7 @@ void PairWorld::Decode::pump() {
     for (const std::uint64_t id : step.preempt) {
       ++world_->coverage_->preempted;
       Live& live = live_.at(id);
+      world_->coverage_->preempted_drafting += live.drafting ? 1 : 0;
       live.has_cache = false;
       let_go(id, live);
     }
@@ -158,18 +148,38 @@ void PairWorld::Decode::pump() {
 void PairWorld::Decode::finish_pass(const std::vector<PassItem>& pass) {
   pass_under_way_ = false;
   for (const PassItem& item : pass) {
-    Live& live = live_.at(item.sequence.request);
-    if (item.kind == PassKind::kPrefill) return world_->fail("a prompt is computed at the decode node");
-    if (!live.has_cache) return world_->fail("a request decodes without its cache");
-    check_cache(item.sequence.request, live);
-    if (!live.table.reserve(item.start + item.count)) return world_->fail("fewer free blocks than were counted");
+    if (!check_item(item, live_.at(item.sequence.request))) return;
   }
   batcher_.pass_completed();
-  for (const PassItem& item : pass) {
-    const Live& live = live_.at(item.sequence.request);
-    if (item.start + item.count == live.shape.prompt_tokens + live.generated) take_token(item.sequence.request);
-  }
+  for (const PassItem& item : pass) take_tokens(item);
+  drain_events();
   pump();
+}
+
+bool PairWorld::Decode::check_item(const PassItem& item, const Live& live) {
+  const std::uint64_t id = item.sequence.request;
+  if (item.kind == PassKind::kPrefill) world_->fail("a prompt is computed at the decode node");
+  if (item.kind == PassKind::kDraft) {
+    if (!live.drafting) world_->fail("a request drafts without Anchors");
+    check_anchors(id, live);
+  } else {
+    if (!live.has_cache) world_->fail("a request decodes without its cache");
+    check_cache(id, live);
+  }
+  if (!live_.at(id).table.reserve(item.start + item.count)) world_->fail("fewer free blocks than were counted");
+  return world_->failure_.empty();
+}
+
+void PairWorld::Decode::take_tokens(const PassItem& item) {
+  const std::uint64_t id = item.sequence.request;
+  Live& live = live_.at(id);
+  if (item.kind == PassKind::kDraft) {
+    ++live.drafts;
+    ++world_->coverage_->drafts;
+    return batcher_.drafted(item.sequence);
+  }
+  if (item.kind == PassKind::kVerify) return verify(item);
+  if (item.start + item.count == live.shape.prompt_tokens + live.generated) take_token(id);
 }
 
 void PairWorld::Decode::take_token(std::uint64_t id) {
@@ -188,6 +198,7 @@ void PairWorld::Decode::end(std::uint64_t id) {
 }
 
 void PairWorld::Decode::let_go(std::uint64_t id, Live& live) {
+  drop_drafts(live);
   if (std::exchange(live.in_transfer, false)) {
     retained_.emplace(id, std::move(live.table));
     live.table = kv::BlockTable(&pool_);
@@ -225,9 +236,15 @@ void PairWorld::Decode::carry_out(const scheduler::TicketCommand& command) {
       if (!receiver) return;
       ++world_->coverage_->retired_in_flight;
       return receiver->retire({kBoot, command.ticket});
-    case Kind::kArrived: return arrived(command.request);
-    case Kind::kReleased: return released(command.request);
-    case Kind::kFailed: return failed(command.request);
+    case Kind::kAnchored: return tell_engine([this, id = command.request] { anchored(id); });
+    case Kind::kAnchorsLost: return tell_engine([this, id = command.request] { anchors_lost(id); });
+    case Kind::kArrived:
+      for (auto it = issued_.begin(); it != issued_.end();) {
+        it = it->second == command.request ? issued_.erase(it) : std::next(it);
+      }
+      return tell_engine([this, id = command.request] { arrived(id); });
+    case Kind::kReleased: return tell_engine([this, id = command.request] { released(id); });
+    case Kind::kFailed: return tell_engine([this, id = command.request] { failed(id); });
   }
 }
 
@@ -237,36 +254,27 @@ void PairWorld::Decode::issue(const scheduler::TicketCommand& command) {
   }
   if (!first_tickets_.emplace(command.request, command.ticket).second) ++world_->coverage_->again;
   const Live& live = live_.at(command.request);
+  if (live.drafting) world_->fail("a second transfer while its Anchors are read");
   Ticket ticket{
       .number = command.ticket, .request = command.request, .prompt_tokens = live.shape.prompt_tokens, .cache = live.target > 1};
   for (auto& byte : ticket.secret) byte = static_cast<std::uint8_t>(world_->draw_.below(256));
   const SessionId session = sessions_[static_cast<std::size_t>(command.node)];
   issued_.emplace(command.ticket, command.request);
-  if (ticket.cache) {
-    const std::vector<kv::BlockId>& table = live.table.blocks();
-    const auto blocks = static_cast<std::size_t>(kv::blocks_for(live.shape.prompt_tokens));
-    receiver->expect(session,
-                     {.ticket = {kBoot, command.ticket},
-                      .secret = ticket.secret,
-                      .layers = kSimLayers,
-                      .blocks = static_cast<int>(blocks),
-                      .planes = {Plane::kBf16, Plane::kLossless},
-                      .unit_bytes_max = world_->plan_.unit_bytes_max},
-                     std::make_shared<Sink>(this, std::vector(table.begin(), table.begin() + static_cast<std::ptrdiff_t>(blocks))));
-  }
+  if (ticket.cache) receiver->expect(session, expectation(ticket), make_sink(command.request));
   world_->to_prefill(session, [session, ticket](Prefill& prefill) { prefill.take(session, ticket); });
 }
 
 void PairWorld::Decode::arrived(std::uint64_t id) {
   ++world_->coverage_->arrived;
-  for (auto it = issued_.begin(); it != issued_.end();) it = it->second == id ? issued_.erase(it) : std::next(it);
   const auto it = live_.find(id);
   if (it == live_.end() || !it->second.in_transfer) return released(id);
   it->second.in_transfer = false;
   it->second.has_cache = true;
+  world_->coverage_->arrived_drafting += std::exchange(it->second.drafting, false) ? 1 : 0;
   check_cache(id, it->second);
   batcher_.prompt_arrived(id);
-  if (batcher_.state(id) != RequestState::kDecoding) world_->fail("the cache is there, but the request does not decode");
+  const RequestState expected = it->second.drafts > 0 ? RequestState::kVerifying : RequestState::kDecoding;
+  if (batcher_.state(id) != expected) world_->fail("the cache is there, but the request does not decode");
   pump();
 }
 
@@ -290,7 +298,8 @@ void PairWorld::Decode::check_cache(std::uint64_t id, const Live& live) {
   for (int block = 0; block < kv::blocks_for(live.shape.prompt_tokens); ++block) {
     for (int layer = 0; layer < kSimLayers; ++layer) {
       for (const Part part : {Part::kK, Part::kV}) {
-        const UnitKey unit{static_cast<std::uint16_t>(layer), part, Plane::kBf16, static_cast<std::uint32_t>(block)};
+        UnitKey unit = world_->first_unit(live.shape.prompt_tokens, layer, block, part);
+        if (has_residual(unit)) unit = residual_of(unit);
         const auto found = memory_.find({live.table.blocks()[static_cast<std::size_t>(block)], layer, part});
         if (found == memory_.end() || found->second != content_of(id, unit, world_->plan_.unit_bytes_max).bytes) {
           return world_->fail("request " + std::to_string(id) + " has a wrong cache");

@@ -2,6 +2,8 @@
 
 // The two kinds of nodes of PairWorld.
 
+#include <deque>
+#include <functional>
 #include <tuple>
 
 #include "server/kv_receiver.h"
@@ -37,6 +39,8 @@ class PairWorld::Decode final : public server::KvReceiverEvents {
     int generated = 0;
     bool in_transfer = false;
     bool has_cache = false;
+    bool drafting = false;  ///< Its Anchors may be read.
+    int drafts = 0;
   };
   struct Place {
     kv::BlockId block;
@@ -49,11 +53,14 @@ class PairWorld::Decode final : public server::KvReceiverEvents {
   void on_connected(server::SessionId session, const Status& status) override;
   void on_session_lost(server::SessionId session, const Status& why) override;
   void on_complete(const transport::TicketId& ticket, const transport::TransferBytes&) override;
+  void on_anchored(const transport::TicketId& ticket) override;
   void on_failed(const transport::TicketId& ticket, const Status& why) override;
   void on_retired(const transport::TicketId& ticket) override;
 
   void pump();
   void finish_pass(const std::vector<scheduler::PassItem>& pass);
+  bool check_item(const scheduler::PassItem& item, const Live& live);
+  void take_tokens(const scheduler::PassItem& item);
   void take_token(std::uint64_t id);
   void end(std::uint64_t id);
   void let_go(std::uint64_t id, Live& live);
@@ -64,6 +71,19 @@ class PairWorld::Decode final : public server::KvReceiverEvents {
   void released(std::uint64_t id);
   void failed(std::uint64_t id);
   void check_cache(std::uint64_t id, const Live& live);
+
+  // Drafts (pair_drafts.cpp).
+  void tell_desk(std::function<void()> event);
+  void tell_engine(std::function<void()> event);
+  void drain_events();
+  void anchored(std::uint64_t id);
+  void anchors_lost(std::uint64_t id);
+  void drop_drafts(Live& live);
+  void verify(const scheduler::PassItem& item);
+  void check_anchors(std::uint64_t id, const Live& live);
+  void check_nobody_reads(kv::BlockId block);
+  std::shared_ptr<server::UnitSink> make_sink(std::uint64_t id);
+  transport::TransferExpectation expectation(const Ticket& ticket) const;
 
   PairWorld* world_;
   scheduler::Batcher batcher_;
@@ -78,6 +98,9 @@ class PairWorld::Decode final : public server::KvReceiverEvents {
   std::map<std::uint64_t, std::uint64_t> first_tickets_;
   std::vector<server::SessionId> sessions_;  ///< [prefill node]; 0: none.
   std::map<Place, std::vector<std::byte>> memory_;
+  std::map<Place, std::vector<std::byte>> anchors_;
+  std::deque<std::function<void()>> desk_events_;
+  std::deque<std::function<void()>> events_;  ///< For the engine, which takes them between two passes.
   std::uint64_t next_request_ = 1;
 };
 

@@ -100,12 +100,15 @@ void PairWorld::Prefill::store(Job& job, const PassItem& item, int layer) {
   const int end = item.start + item.count;
   const bool last = end == job.ticket.prompt_tokens;
   std::vector<UnitKey> units;
+  std::vector<UnitKey> residuals;
   for (int block = item.start / kSimBlockTokens; block < (last ? kv::blocks_for(end) : end / kSimBlockTokens); ++block) {
     for (const Part part : {Part::kK, Part::kV}) {
-      units.push_back({static_cast<std::uint16_t>(layer), part, Plane::kBf16, static_cast<std::uint32_t>(block)});
+      units.push_back(world_->first_unit(job.ticket.prompt_tokens, layer, block, part));
+      if (has_residual(units.back())) residuals.push_back(residual_of(units.back()));
     }
   }
   sender->add_units({kBoot, job.ticket.number}, Lane::kHigh, std::move(units));
+  if (!residuals.empty()) sender->add_units({kBoot, job.ticket.number}, Lane::kBackground, std::move(residuals));
   if (last && layer + 1 == kSimLayers) sender->finish({kBoot, job.ticket.number});
 }
 

@@ -13,8 +13,9 @@ constexpr std::int64_t kEndUs = 600'000'000;
 
 }  // namespace
 
-PairWorld::PairWorld(std::uint32_t seed, PairCoverage* coverage)
-    : draw_(seed),
+PairWorld::PairWorld(std::uint32_t seed, bool two_steps, PairCoverage* coverage)
+    : two_steps_(two_steps),
+      draw_(seed),
       plan_(draw_plan(draw_)),
       coverage_(coverage),
       network_(&clock_, seed + 1, plan_.faults, nullptr),
@@ -29,6 +30,13 @@ PairWorld::PairWorld(std::uint32_t seed, PairCoverage* coverage)
 }
 
 PairWorld::~PairWorld() = default;
+
+transport::UnitKey PairWorld::first_unit(int prompt_tokens, int layer, int block, transport::Part part) const {
+  const bool whole = prompt_tokens > kSimBlockTokens && (block + 1) * kSimBlockTokens <= prompt_tokens;
+  const bool in_steps = two_steps_ && whole && (layer + block + static_cast<int>(part)) % 3 != 0;
+  const transport::Plane plane = in_steps ? transport::Plane::kAnchor : transport::Plane::kBf16;
+  return {static_cast<std::uint16_t>(layer), part, plane, static_cast<std::uint32_t>(block)};
+}
 
 std::string PairWorld::run() {
   for (int i = to_arrive_; i > 0; --i) clock_.at(draw_.between(0, plan_.arrivals_us), [this] { arrive(); });

@@ -25,12 +25,15 @@ inline constexpr int kSimLayers = 2;
 
 struct PairCoverage {
   std::uint64_t finished = 0, failed = 0, cancelled = 0, ended_by_first_token = 0;
+  std::uint64_t anchored = 0, anchors_lost = 0, drafts = 0, accepted = 0, rolled_back = 0, died_between = 0;
+  std::uint64_t preempted_drafting = 0, cancelled_drafting = 0, arrived_drafting = 0;
   std::uint64_t arrived = 0, again = 0, preempted = 0, deaths = 0, sessions_lost = 0, retired_in_flight = 0;
 };
 
 class PairWorld {
  public:
-  PairWorld(std::uint32_t seed, PairCoverage* coverage);
+  /// `two_steps`: caches of more than a block come as Anchors and Residuals, and tokens are drafted in between.
+  PairWorld(std::uint32_t seed, bool two_steps, PairCoverage* coverage);
   ~PairWorld();
 
   /// Runs until every request ended and nothing is held any more; "" or the first broken rule.
@@ -46,6 +49,14 @@ class PairWorld {
     bool cache = true;
     transport::TicketSecret secret{};
   };
+
+  /// A unit of a prompt as it comes first, and whether a Residual follows: every third one comes in one step.
+  transport::UnitKey first_unit(int prompt_tokens, int layer, int block, transport::Part part) const;
+  static bool has_residual(const transport::UnitKey& first) { return first.plane == transport::Plane::kAnchor; }
+  static transport::UnitKey residual_of(transport::UnitKey unit) {
+    unit.plane = transport::Plane::kExactResidual;
+    return unit;
+  }
 
   void fail(const std::string& what) {
     if (failure_.empty()) failure_ = what;
@@ -69,6 +80,7 @@ class PairWorld {
     bool over = false;
   };
 
+  bool two_steps_;
   Draw draw_;
   WorldPlan plan_;
   PairCoverage* coverage_;

@@ -32,12 +32,17 @@ struct SenderLog final : server::KvSenderEvents {
 struct ReceiverLog final : server::KvReceiverEvents {
   std::vector<std::string> lines;
   std::map<std::uint64_t, std::string> ended;  ///< request → "complete", "failed" or "retired"; the last one.
+  std::map<std::uint64_t, int> anchored;       ///< How often.
   void on_connected(server::SessionId session, const Status& status) override {
     lines.push_back("connected " + std::to_string(session) + (status.ok() ? "" : ": " + status.to_string()));
   }
   void on_session_lost(server::SessionId session, const Status&) override { lines.push_back("lost " + std::to_string(session)); }
   void on_complete(const transport::TicketId& ticket, const transport::TransferBytes&) override {
     ended[ticket.request] = "complete";
+  }
+  void on_anchored(const transport::TicketId& ticket) override {
+    CHECK(ended.count(ticket.request) == 0);
+    ++anchored[ticket.request];
   }
   void on_failed(const transport::TicketId& ticket, const Status& why) override {
     ended[ticket.request] = "failed: " + why.message();

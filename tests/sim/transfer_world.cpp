@@ -27,13 +27,14 @@ FlightLimits limits_of(const WorldPlan& plan) {
 
 }  // namespace
 
-TransferWorld::TransferWorld(std::uint32_t seed, WorldCoverage* coverage)
+TransferWorld::TransferWorld(std::uint32_t seed, bool two_steps, WorldCoverage* coverage)
     : draw_(seed),
       plan_(draw_plan(draw_)),
       coverage_(coverage),
       flight_(limits_of(plan_), [this](const std::string& what) { fail(what); }),
       network_(&clock_, seed + 1, plan_.faults, this),
       to_arrive_(plan_.tickets) {
+  plan_.two_steps = two_steps;
   prefills_.resize(static_cast<std::size_t>(plan_.prefill_nodes));
   decodes_.resize(static_cast<std::size_t>(plan_.decode_nodes));
   for (std::size_t i = 0; i < prefills_.size(); ++i) start_prefill(i, 0);
@@ -91,6 +92,8 @@ void TransferWorld::check_rest() {
     if (!ticket->aborted && !ticket->harmed && !poisoned && !(ticket->complete && ticket->delivered))
       fail("a ticket was not served");
     if (poisoned && ticket->complete) fail("a ticket is complete though a unit did not decode");
+    if (ticket->complete && ticket->anchored != ticket->awaited_residuals) fail("on_anchored did not come");
+    coverage_->anchored_not_complete += ticket->anchored && !ticket->complete ? 1 : 0;
     coverage_->completed += ticket->complete ? 1 : 0;
     coverage_->aborted += ticket->aborted && !ticket->complete ? 1 : 0;
   }
@@ -129,6 +132,20 @@ void TransferWorld::on_deliver(NodeId, NodeId to, std::span<const std::byte> hea
   for (const auto& node : prefills_) {
     if (node && node->node == to) flight_.on_deliver(header, payload);
   }
+  for (const auto& node : decodes_) {
+    if (node && node->node == to) count_early(*node, header);
+  }
+}
+
+// Residuals that come while their Anchors are not placed.
+void TransferWorld::count_early(const Decode& node, std::span<const std::byte> header_bytes) {
+  const auto header = decode_header(header_bytes);
+  if (!header.ok() || !is_residual(header->unit.plane)) return;
+  const auto it = tickets_.find(header->ticket);
+  if (it == tickets_.end() || it->second->decode != &node || it->second->receiver_over) return;
+  UnitKey anchor = header->unit;
+  anchor.plane = Plane::kAnchor;
+  coverage_->early += it->second->region->units.count(Region::place_of(anchor)) == 0 ? 1 : 0;
 }
 
 }  // namespace lynx::sim

@@ -21,11 +21,13 @@ struct WorldCoverage {
   std::uint64_t completed = 0, aborted = 0, failed = 0, sessions_lost = 0, regions_reused = 0;
   std::uint64_t damaged = 0, duplicate = 0, stale = 0, foreign = 0, unplaced = 0, asked_again = 0, epochs = 0, resent = 0;
   std::uint64_t silences = 0, strangers = 0;
+  std::uint64_t anchored = 0, anchored_not_complete = 0, early = 0, residuals_before_anchored = 0;
 };
 
 class TransferWorld final : public SimObserver {
  public:
-  TransferWorld(std::uint32_t seed, WorldCoverage* coverage);
+  /// `two_steps`: units of some tickets have Residuals.
+  TransferWorld(std::uint32_t seed, bool two_steps, WorldCoverage* coverage);
   ~TransferWorld() override;
 
   /// Runs until all tickets are over and nothing moves any more; "" or the first broken rule.
@@ -48,6 +50,7 @@ class TransferWorld final : public SimObserver {
   void check_rest();
   void count(const Prefill& node);
   void count(const Decode& node);
+  void count_early(const Decode& node, std::span<const std::byte> header);
 
   // Nodes and sessions (world_nodes.cpp).
   void start_prefill(std::size_t index, NodeId successor_of);
@@ -62,6 +65,7 @@ class TransferWorld final : public SimObserver {
 
   // Tickets (world_tickets.cpp).
   void arrive();
+  void draw_units(Ticket& ticket);
   void open_at_sender(Ticket& ticket);
   void feed(Ticket& ticket, std::size_t from);
   void abort(Ticket& ticket);

@@ -30,7 +30,10 @@ struct TransferWorld::Prefill final : server::KvSenderEvents {
 
 /// Landing memory of one request, as the decode node's KV cache would give it: used again by another ticket afterwards.
 struct TransferWorld::Region {
-  using Place = std::tuple<std::uint16_t, std::uint32_t, transport::Part>;
+  using Place = std::tuple<std::uint16_t, std::uint32_t, transport::Part, bool>;  ///< The last: a Residual.
+  static Place place_of(const transport::UnitKey& unit) {
+    return {unit.layer, unit.block, unit.part, transport::is_residual(unit.plane)};
+  }
   std::optional<transport::TicketId> owner;
   std::map<Place, std::vector<std::byte>> units;
   int uses = 0;
@@ -51,6 +54,7 @@ struct TransferWorld::Decode final : server::KvReceiverEvents {
   void on_complete(const transport::TicketId& ticket, const transport::TransferBytes&) override {
     world->over_at_receiver(world->ticket_of(ticket), true);
   }
+  void on_anchored(const transport::TicketId& ticket) override;
   void on_failed(const transport::TicketId& ticket, const Status&) override;
   void on_retired(const transport::TicketId& ticket) override;
 };
@@ -75,6 +79,10 @@ struct TransferWorld::Ticket {
   std::vector<Unit> units;                              ///< In the order in which they are computed.
   std::size_t poisoned = static_cast<std::size_t>(-1);  ///< Index of a unit that does not decode.
   Region* region = nullptr;
+  std::size_t first_left = 0;      ///< Units of the first step not placed yet.
+  std::size_t residuals_left = 0;  ///< And of the second.
+  bool awaited_residuals = false;  ///< The first step was over with Residuals missing.
+  bool anchored = false;           ///< So said its receiver.
   bool aborted = false;
   bool harmed = false;  ///< Its session was lost or a node died.
   bool opened = false;

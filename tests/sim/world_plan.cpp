@@ -64,7 +64,7 @@ WorldPlan draw_plan(Draw& draw) {
 
 Content content_of(std::uint64_t ticket_seed, const transport::UnitKey& unit, std::uint32_t unit_bytes_max) {
   std::uint64_t state = ticket_seed * 0x9e3779b97f4a7c15 + unit.layer * 1000003ULL + unit.block * 10007ULL +
-                        static_cast<std::uint64_t>(unit.part) * 101ULL + 12345;
+                        static_cast<std::uint64_t>(unit.part) * 101ULL + 12345 + (transport::is_residual(unit.plane) ? 777 : 0);
   auto next = [&state] {
     state ^= state << 13;
     state ^= state >> 7;
@@ -73,7 +73,14 @@ Content content_of(std::uint64_t ticket_seed, const transport::UnitKey& unit, st
   };
   for (int i = 0; i < 3; ++i) next();
   Content content;
-  content.plane = next() % 2 == 0 ? transport::Plane::kBf16 : transport::Plane::kLossless;
+  const bool first = next() % 2 == 0;
+  if (unit.plane == transport::Plane::kAnchor) {
+    content.plane = transport::Plane::kAnchor;
+  } else if (transport::is_residual(unit.plane)) {
+    content.plane = first ? transport::Plane::kBf16Residual : transport::Plane::kExactResidual;
+  } else {
+    content.plane = first ? transport::Plane::kBf16 : transport::Plane::kLossless;
+  }
   content.bytes.resize(1 + next() % unit_bytes_max);
   for (std::byte& byte : content.bytes) byte = static_cast<std::byte>(next() >> 11);
   return content;

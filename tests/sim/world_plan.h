@@ -38,6 +38,7 @@ struct WorldPlan {
   bool goes_down = false;  ///< One link is silent for longer than that.
   int strangers = 0;       ///< Messages from outside.
   bool priority_is_checked = false;
+  bool two_steps = false;  ///< Some tickets' units have Residuals. Not drawn: the caller's wish.
   std::uint32_t unit_bytes_max = 0;
   server::KvSenderOptions sender;
   server::KvReceiverOptions receiver;

@@ -36,18 +36,38 @@ class TransferWorld::Sink final : public server::UnitSink {
     }
     if (ticket_->poisoned < ticket_->units.size()) {
       const UnitKey& bad = ticket_->units[ticket_->poisoned].key;
-      if (bad.layer == unit.layer && bad.block == unit.block && bad.part == unit.part) return {Code::kDataLoss, "poisoned"};
+      if (Region::place_of(bad) == Region::place_of(unit)) return {Code::kDataLoss, "poisoned"};
     }
-    if (!ticket_->region->units.try_emplace({unit.layer, unit.block, unit.part}, bytes.begin(), bytes.end()).second) {
+    if (!ticket_->region->units.try_emplace(Region::place_of(unit), bytes.begin(), bytes.end()).second) {
       world_->fail("a unit was placed twice");
     }
+    take_step(unit);
     return {};
   }
 
  private:
+  void take_step(const UnitKey& unit) {
+    if (!is_residual(unit.plane)) {
+      if (--ticket_->first_left == 0) ticket_->awaited_residuals = ticket_->residuals_left > 0;
+      return;
+    }
+    --ticket_->residuals_left;
+    if (ticket_->first_left > 0) ++world_->coverage_->residuals_before_anchored;
+    UnitKey anchor = unit;
+    anchor.plane = Plane::kAnchor;
+    if (ticket_->region->units.count(Region::place_of(anchor)) == 0) world_->fail("a Residual came before its Anchor");
+  }
+
   TransferWorld* world_;
   Ticket* ticket_;
 };
+
+void TransferWorld::Decode::on_anchored(const TicketId& ticket) {
+  Ticket& of = world->ticket_of(ticket);
+  if (of.receiver_over || std::exchange(of.anchored, true)) world->fail("on_anchored out of place");
+  if (of.first_left > 0 || of.residuals_left == 0) world->fail("on_anchored, but it is not true");
+  ++world->coverage_->anchored;
+}
 
 void TransferWorld::Decode::on_failed(const TicketId& ticket, const Status&) {
   Ticket& of = world->ticket_of(ticket);
@@ -89,15 +109,7 @@ void TransferWorld::arrive() {
   expectation.blocks = static_cast<int>(draw_.between(1, 7));
   expectation.planes = {Plane::kBf16, Plane::kLossless};
   expectation.unit_bytes_max = static_cast<std::uint32_t>(draw_.between(1, plan_.unit_bytes_max));
-  const std::int64_t background_percent = draw_.below(3) * 50;
-  for (std::uint16_t layer = 0; layer < expectation.layers; ++layer) {
-    for (std::uint32_t block = 0; block < static_cast<std::uint32_t>(expectation.blocks); ++block) {
-      for (Part part : {Part::kK, Part::kV}) {
-        const bool background = draw_.percent(static_cast<int>(background_percent));
-        ticket.units.push_back({{layer, part, Plane::kLossless, block}, background ? Lane::kBackground : Lane::kHigh});
-      }
-    }
-  }
+  draw_units(ticket);
   if (draw_.percent(plan_.poison_percent))
     ticket.poisoned = static_cast<std::size_t>(draw_.below(static_cast<std::int64_t>(ticket.units.size())));
   if (region->uses++ > 0) ++coverage_->regions_reused;
@@ -108,6 +120,31 @@ void TransferWorld::arrive() {
   ticket.decode->receiver->expect(chosen, expectation, std::make_shared<Sink>(this, &ticket));
   clock_.after(draw_.between(1, 5'000), [this, &ticket] { open_at_sender(ticket); });
   if (draw_.percent(plan_.abort_percent)) clock_.after(draw_.between(1, 400'000), [this, &ticket] { abort(ticket); });
+}
+
+// In one step on either lane, or Anchors of which some, or all, have Residuals behind them.
+void TransferWorld::draw_units(Ticket& ticket) {
+  auto& expectation = ticket.expectation;
+  const std::int64_t background_percent = draw_.below(3) * 50;
+  const bool two_steps = plan_.two_steps && draw_.percent(80);
+  if (two_steps) {
+    expectation.planes.push_back(Plane::kAnchor);
+    expectation.residual_planes = {Plane::kExactResidual, Plane::kBf16Residual};
+  }
+  for (std::uint16_t layer = 0; layer < expectation.layers; ++layer) {
+    for (std::uint32_t block = 0; block < static_cast<std::uint32_t>(expectation.blocks); ++block) {
+      for (Part part : {Part::kK, Part::kV}) {
+        const bool drawn = draw_.percent(static_cast<int>(background_percent));
+        const bool residual = two_steps && drawn;
+        const Lane lane = drawn && !two_steps ? Lane::kBackground : Lane::kHigh;
+        ticket.units.push_back({{layer, part, residual ? Plane::kAnchor : Plane::kLossless, block}, lane});
+        if (residual) ticket.units.push_back({{layer, part, Plane::kExactResidual, block}, Lane::kBackground});
+        ++ticket.first_left;
+        ticket.residuals_left += residual ? 1 : 0;
+        if (two_steps) expectation.residuals.push_back(residual);
+      }
+    }
+  }
 }
 
 void TransferWorld::open_at_sender(Ticket& ticket) {
@@ -176,7 +213,7 @@ void TransferWorld::release_region(Ticket& ticket) {
   if (ticket.complete) {
     for (const auto& unit : ticket.units) {
       const Content content = content_of(ticket.seed, unit.key, ticket.expectation.unit_bytes_max);
-      auto landed = ticket.region->units.find({unit.key.layer, unit.key.block, unit.key.part});
+      auto landed = ticket.region->units.find(Region::place_of(unit.key));
       if (landed == ticket.region->units.end() || landed->second != content.bytes) fail("the cache changed while it was in use");
     }
   }
