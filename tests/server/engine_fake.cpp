@@ -110,6 +110,8 @@ void FakeRunner::forward(const model::ForwardBatch& batch, float* logits) {
       if (p < span.first_position) continue;
       const auto wanted = std::lower_bound(batch.logit_rows.begin(), batch.logit_rows.end(), row);
       if (wanted == batch.logit_rows.end() || *wanted != row) continue;
+      // On Anchors it is wrong now and then.
+      if (span.anchor_blocks > 0 && hash % 4 == 0) hash ^= 1;
       logits_of(hash, logits + (wanted - batch.logit_rows.begin()) * fake_vocabulary());
     }
   }
