@@ -39,6 +39,7 @@ TEXTS = ("docs/sample/harbour_handbook.md", "README.md", "ARCHITECTURE.md", "doc
          "docs/decode_states.md", "docs/dependencies.md")
 QUESTION = "\n\nSummarize what you have read above. Name the most important rules, names and numbers, one a line."
 PREFILL_CORE, DECODE_CORE = 0, 1
+SEGMENT_BYTES = 16_384
 
 
 def ask(port: int, path: str, body: dict) -> dict:
@@ -182,6 +183,7 @@ def measure(args, data: dict, prompts: dict[str, list[int]]) -> None:
     if args.first:
         put_first(os.getpid())
     with Testbed(None) as bed, tempfile.TemporaryDirectory() as folder:
+        bed.set_segments(SEGMENT_BYTES)
         pair = PairOnLink(bed, args.build, args.model, folder, args.first, (PREFILL_CORE, DECODE_CORE))
         for number in range(first_round, first_round + args.repeats):
             draw = random.Random(number)

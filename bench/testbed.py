@@ -194,6 +194,12 @@ class Testbed:
                 command(*host.command("tc", "qdisc", "del", "dev", host.interface, "root"))
         self.rate = rate
 
+    def set_segments(self, most: int) -> None:
+        """Of what TCP gives to the interface at once. Packets that are larger than the limiter's bucket are cut into frames by the processor, on the sender's core: a
+        network card would do that."""
+        for host in (self.a, self.b):
+            command("ip", "-n", host.namespace, "link", "set", host.interface, "gso_max_size", str(most))
+
     def close(self) -> None:
         for process in [*self.processes, *([self.bridge] if self.bridge else [])]:
             if process.poll() is None:

@@ -28,7 +28,7 @@ class DraftBudget {
 
  private:
   int most_;
-  double right_ = 9.0;  ///< As if nine of ten had been right, until it is known better.
+  double right_ = 9.6;  ///< As if 96 of a hundred had been right (docs/benchmarks/planes.md: 26.4 of 32), until it is known better.
   double tried_ = 10.0;
   std::uint32_t refused_ = 0;
 };
