@@ -88,6 +88,10 @@ class ProgressiveTest(unittest.TestCase):
             receipts = self.check(spoiled, "progressive-exact", 5)
             self.assertGreater(sum(receipt["rolled_back"] for receipt in receipts), 3)
             self.assertGreater(spoiled.decode.metric("lynx_draft_tokens_total"), 0)
+            foreign = tokens_of(self.alone, "船は夜明けに港を出た。🚢🌊 Корабль вышел из гавани. " * 8)
+            for seed in range(4):
+                body = {"prompt": foreign, "max_tokens": 60, "temperature": 1.8, "seed": seed, "ignore_eos": True}
+                self.assertEqual(stream(spoiled.decode, body).text, self.alone.complete(**body)["choices"][0]["text"])
 
     def test_preempted_while_drafting_and_after(self):
         with Pair(prefill=(*MEMORY, *SLOW), decode=("--kv-memory", "48MiB")) as cramped:
