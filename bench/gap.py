@@ -6,7 +6,8 @@
 A pair of daemons at the two ends of bench/testbed.py, each on a core of its own, answers the same prompts by every way that a cache can travel, over links
 of several rates. In a round every combination comes once, in an order that is drawn; ratios are taken within a round. Texts are held against those of
 `lynx-decode-node --aggregated` on the mode's full view. --data keeps all runs: a second call with the same file adds rounds, and --report-only
-makes the tables of what is there. bench/gap_report.py says how figures are made. Needs root; where network namespaces are not allowed it prints "not run".
+makes the tables of what is there. bench/gap_report.py says how figures are made. Exits with 1 if a text differs. Needs root and two cores; where network
+namespaces are not allowed it prints "not run".
 """
 import argparse
 import contextlib
@@ -240,6 +241,8 @@ def main() -> int:
         data = json.loads(args.data.read_text())
     try:
         if not args.report_only:
+            if len(os.sched_getaffinity(0)) < 2:
+                raise NotAllowed("it needs two cores")
             load = pathlib.Path("/proc/loadavg").read_text().split()[0]
             data["commands"].append({"command": " ".join(["bench/gap.py", *sys.argv[1:]]), "date": str(datetime.date.today()), "load": load})
             with aggregated_node(args) as port:
@@ -254,12 +257,15 @@ def main() -> int:
         return 0
     if not data["runs"]:
         return 0
+    wrong = sum(run["differs_from_oracle_at"] is not None for run in data["runs"])
     text, plot = gap_report.report(data)
     if args.out:
         args.out.write_text(text)
         args.out.with_suffix(".svg").write_text(plot)
     print(text)
-    return 0
+    if wrong:
+        print(f"{wrong} texts are not the oracle's", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
