@@ -54,7 +54,7 @@ struct Receipt {
   int drafted = 0;
   int accepted = 0;
   int rolled_back = 0;
-  std::uint64_t first_bytes = 0;  ///< Of the cache's first step: Anchors, or all of it.
+  std::uint64_t first_bytes = 0;  ///< Of the cache's first step: Anchors, or all of it. Of all transfers that arrived whole.
   std::uint64_t residual_bytes = 0;
   double first_token_s = -1;
   double anchors_s = -1;   ///< All Anchors were there.

@@ -124,6 +124,7 @@ void EngineLoop::preempt(Generation& generation) {
   intake_.add_totals({.preemptions = 1});
   log_debug("request preempted", {{"request_id", generation.request.request_id}, {"preemptions", generation.preemptions}});
   let_go(generation, {Code::kCancelled, "the request was preempted"});
+  emit(generation.id);  // Its drafts are none any more.
 }
 
 // Gives all blocks of a request back, at once or when its transfer is over.

@@ -16,7 +16,7 @@ void EngineLoop::anchored(TransferEvent event) {
   const auto it = generations_.find(event.request);
   if (it == generations_.end() || !it->second->in_transfer) return;
   Generation& generation = *it->second;
-  generation.times.anchored = Clock::now();
+  if (!generation.times.anchored) generation.times.anchored = Clock::now();
   generation.receipt.gap = generation.request.gap.value_or(default_gap_);
   const int drafts = generation.receipt.gap == GapMode::kDraft ? draft_budget_.next() : 0;
   if (drafts == 0) return;
@@ -33,6 +33,7 @@ void EngineLoop::anchors_lost(RequestId id) {
     intake_.with_batcher([&](scheduler::Batcher& batcher) { batcher.anchors_lost(id); });
   }
   transfer_->anchors_let_go(id);
+  emit(id);
 }
 
 // All choices that live share the prompt's blocks; those that do already keep theirs.
@@ -68,7 +69,7 @@ void EngineLoop::settle_drafts(std::span<const PassItem> pass, scheduler::Batche
     // A choice that ended says nothing of the drafts behind its end.
     if (const int tried = choice.finish ? choice.accepted : drafted; tried > 0) draft_budget_.verified(tried, choice.accepted);
     totals->draft_acceptance = draft_budget_.acceptance();
-    generation.times.verified = Clock::now();
+    if (!generation.times.verified) generation.times.verified = Clock::now();
     generation.settle_drafts(item.sequence.choice);
   }
 }

@@ -32,6 +32,8 @@ void EngineLoop::take_first_tokens(TransferEvent event) {
   const auto it = generations_.find(event.request);
   if (it == generations_.end() || !it->second->in_transfer) return;
   Generation& generation = *it->second;
+  generation.receipt.transfer = event.mode;
+  generation.receipt.verified = full_view(event.mode);
   if (generation.scores_prompt() && generation.prompt_scores.size() == 1) {
     for (TokenOutput& score : event.prompt_scores) generation.prompt_scores.push_back(std::move(score));
   }
@@ -79,11 +81,11 @@ void EngineLoop::prompt_arrived(const TransferEvent& event) {
   Generation& generation = *it->second;
   if (!std::exchange(generation.in_transfer, false)) return transfer_released(id);  // Preempted at that moment.
   log_debug("request decoding", {{"request_id", generation.request.request_id}});
-  generation.times.arrived = Clock::now();
+  if (!generation.times.arrived) generation.times.arrived = Clock::now();
   generation.receipt.transfer = event.mode;
   generation.receipt.verified = full_view(event.mode);
-  generation.receipt.first_bytes = event.bytes.units;
-  generation.receipt.residual_bytes = event.bytes.residuals;
+  generation.receipt.first_bytes += event.bytes.units;
+  generation.receipt.residual_bytes += event.bytes.residuals;
   share_arrived_prompt(generation);
   for (GenerationChoice& choice : generation.choices) {
     if (choice.finish) choice.blocks.truncate(0);

@@ -119,6 +119,9 @@ void Generation::add_draft(int choice, std::int32_t token, std::string_view byte
 void Generation::keep_drafts(int choice, int count) {
   GenerationChoice& c = at(choice);
   const int given_up = static_cast<int>(c.drafts.size()) - count;
+  if (given_up == 0) return;
+  c.draft_bytes.clear();  // What is kept is settled before anything is shown again.
+  c.drafts_changed = true;
   receipt.drafted += given_up;
   receipt.rolled_back += given_up;
   c.drafts.resize(static_cast<std::size_t>(count));

@@ -42,7 +42,7 @@ struct GenerationTimes {
   std::optional<Clock::time_point> admitted;
   std::optional<Clock::time_point> first_token;  ///< Or the prompt's scores, where nothing is generated.
   std::optional<Clock::time_point> second_token;
-  std::optional<Clock::time_point> anchored;  ///< The stations of a transfer: the last one's, where there were several.
+  std::optional<Clock::time_point> anchored;  ///< The stations of a transfer: the first time, where there were several.
   std::optional<Clock::time_point> arrived;
   std::optional<Clock::time_point> verified;
 };

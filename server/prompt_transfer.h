@@ -36,7 +36,7 @@ struct TransferEvent {
   std::vector<TokenOutput> prompt_scores{};  ///< Of positions 1 …, where they were asked for.
   bool same_numerics = true;                 ///< The prefill node's numerics fingerprint is ours: its tokens must be ours.
   std::shared_ptr<const quant::PlaneProfile> profile{};  ///< kAnchored: of the Anchors.
-  TransferMode mode = kDefaultTransferMode;              ///< kAnchored, kArrived.
+  TransferMode mode = kDefaultTransferMode;              ///< kFirstTokens, kAnchored, kArrived.
   transport::TransferBytes bytes{};                      ///< kArrived.
 };
 

@@ -208,7 +208,8 @@ void RemotePrompts::take_first_tokens(int index, const v1::FirstTokens& message)
          .request = *request,
          .first_tokens = std::move(outputs->tokens),
          .prompt_scores = std::move(outputs->prompt_scores),
-         .same_numerics = nodes_[static_cast<std::size_t>(index)].same_numerics});
+         .same_numerics = nodes_[static_cast<std::size_t>(index)].same_numerics,
+         .mode = orders_.at(*request).mode});
   desk_.first_tokens(message.number(), &commands_);
 }
 

@@ -1,5 +1,6 @@
 // A request's ends: cancelled in every state, refused, drained, shut down; and what metrics are told.
 
+#include <chrono>
 #include <set>
 #include <string>
 #include <thread>
@@ -187,7 +188,11 @@ TEST_CASE("ending the engine fails live requests with UNAVAILABLE, waiting ones 
   PassGate gate;
   EngineOptions options;
   options.max_running = 1;
-  auto engine = make_fake_engine(options, {}, &pool, [&](const auto&) { gate.enter(); });
+  // Passes take their time: the requests are still live when the engine ends, whichever thread is first.
+  auto engine = make_fake_engine(options, {}, &pool, [&](const auto&) {
+    gate.enter();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  });
   const auto a = submit(*engine, make_request("a", 10, 400));
   const auto b = submit(*engine, make_request("b", 10, 400));
   gate.wait_entered();
