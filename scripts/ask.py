@@ -33,9 +33,9 @@ def transfers(url: str) -> dict:
     """What /metrics says about KV caches from prefill nodes; "bytes" is None where the node computes prompts itself."""
     with urllib.request.urlopen(url + "/metrics", timeout=10) as response:
         page = response.read().decode()
-    received = re.search(r"^lynx_transport_received_bytes_total (\S+)$", page, re.MULTILINE)
+    received = re.findall(r"^lynx_transport_received(?:_residual)?_bytes_total (\S+)$", page, re.MULTILINE)
     return {
-        "bytes": float(received[1]) if received else None,
+        "bytes": sum(map(float, received)) if received else None,
         "modes": re.findall(r'^lynx_transport_mode_info\{mode="([^"]*)"', page, re.MULTILINE),
         "links": re.findall(r'^lynx_transport_info\{node="([^"]*)",transport="([^"]*)",device="([^"]*)"', page, re.MULTILINE),
     }

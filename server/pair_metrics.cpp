@@ -75,7 +75,8 @@ std::string decode_pair_metrics(const RemotePromptsStats& stats, const std::vect
   page.counter("lynx_transport_chunks_stale_total", "Chunks of an earlier epoch or a retired ticket", transfer.chunks_stale);
   page.counter("lynx_transport_chunks_foreign_total", "Chunks of no live ticket", transfer.chunks_foreign);
   page.counter("lynx_transport_chunks_unplaced_total", "Chunks for which no landing memory was free", transfer.chunks_unplaced);
-  page.counter("lynx_transport_asked_again_total", "Units that were missing and asked for again", transfer.asked_again);
+  page.counter("lynx_transport_asked_again_total", "Units that were asked for after a silence; most were not computed yet",
+               transfer.asked_again);
   page.gauge("lynx_transport_live_tickets", "Transfers under way", transfer.live_tickets);
   return page.text();
 }
