@@ -7,82 +7,20 @@
 #include "quant/lossless_kernels.h"
 #include "quant/plane_kernels.h"
 #include "quant/plane_math.h"
+#include "quant/plane_team.h"
 #include "quant/residual_code.h"
 #include "quant/residual_math.h"
 
 namespace lynx::quant {
 namespace {
 
-void store_word(std::byte* at, std::uint32_t word) {
-  at[0] = static_cast<std::byte>(word);
-  at[1] = static_cast<std::byte>(word >> 8);
-}
-std::uint32_t load_word(const std::byte* at) {
-  return std::to_integer<std::uint32_t>(at[0]) | std::to_integer<std::uint32_t>(at[1]) << 8;
-}
-
-int nibble(const std::byte* nibbles, std::size_t slot) {
-  return std::to_integer<int>(nibbles[slot / 2]) >> (slot % 2 * 4) & 15;
-}
 /// Of nibbles that are 0.
 void set_nibble(std::byte* nibbles, std::size_t slot, int value) {
   nibbles[slot / 2] |= static_cast<std::byte>(value << (slot % 2 * 4));
 }
 
-/// Levels and scales of an Anchor; with a Residual's nibbles those of the int8 view.
-class Levels {
- public:
-  Levels(const PlaneUnit& unit, const std::byte* anchor, const std::byte* residual)
-      : scales_(anchor + anchor_layout(unit).scales_at),
-        zeros_(anchor + anchor_layout(unit).zeros_at),
-        codes_(anchor + anchor_layout(unit).codes_at),
-        residual_(residual) {}
-
-  int level(std::size_t slot, std::size_t group) const {
-    const int level = nibble(codes_, slot) + zero(group);
-    return residual_ == nullptr ? level : int8_level(level, nibble(residual_, slot));
-  }
-  int zero(std::size_t group) const { return static_cast<std::int8_t>(std::to_integer<std::uint8_t>(zeros_[group])); }
-  float scale(std::size_t group) const {
-    const float scale = ue5m3_to_float(std::to_integer<std::uint8_t>(scales_[group]));
-    return residual_ == nullptr ? scale : scale / kInt8Steps;
-  }
-
- private:
-  const std::byte* scales_;
-  const std::byte* zeros_;
-  const std::byte* codes_;
-  const std::byte* residual_;
-};
-
-const std::byte* wide_residual(const PlaneUnit& unit, const std::byte* anchor) {
-  return unit.wide_anchor ? anchor + anchor_layout(unit).residuals_at : nullptr;
-}
-
-void encode_scales(const PlaneUnit& unit, const Bf16* values, std::byte* scales, std::byte* zeros) {
-  const auto groups_of_head = static_cast<int>(unit_groups(unit)) / unit.heads;
-  for (int head = 0; head < unit.heads; ++head) {
-    for (int group = 0; group < groups_of_head; ++group) {
-      const GroupExtent extent = group_extent(unit, group);
-      float lo = bits_to_float(0x7f7fffffu);
-      float hi = -lo;
-      for (int token = extent.first_token; token < extent.end_token; ++token) {
-        for (int channel = extent.first_channel; channel < extent.end_channel; ++channel) {
-          const float x = anchor_input(values[slot_of(unit, head, token, channel)]);
-          lo = x < lo ? x : lo;
-          hi = x > hi ? x : hi;
-        }
-      }
-      if (lo > hi) lo = hi = 0;
-      const std::uint8_t scale = anchor_scale(lo, hi);
-      *scales++ = static_cast<std::byte>(scale);
-      *zeros++ = static_cast<std::byte>(anchor_zero(lo, ue5m3_to_float(scale)));
-    }
-  }
-}
-
 void encode_int8_residual(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::byte* residual) {
-  const Levels levels(unit, anchor, nullptr);
+  const PlaneView levels{unit, anchor_layout(unit), anchor, nullptr};
   std::memset(residual, 0, unit_slots(unit) / 2);
   for_each_value(unit, [&](std::size_t slot, std::size_t group) {
     const float x = anchor_input(values[slot]);
@@ -94,11 +32,11 @@ void encode_anchor(const PlaneUnit& unit, const Bf16* values, std::byte* anchor)
   const AnchorLayout layout = anchor_layout(unit);
   std::byte* sink = anchor;
   for_each_sink(unit, [&](std::size_t slot) {
-    store_word(sink, values[slot]);
+    store_plane_word(sink, values[slot]);
     sink += sizeof(Bf16);
   });
-  encode_scales(unit, values, anchor + layout.scales_at, anchor + layout.zeros_at);
-  const Levels levels(unit, anchor, nullptr);
+  for (std::size_t group = 0; group < unit_groups(unit); ++group) encode_group(unit, layout, values, group, anchor);
+  const PlaneView levels{unit, anchor_layout(unit), anchor, nullptr};
   std::byte* codes = anchor + layout.codes_at;
   std::memset(codes, 0, unit_slots(unit) / 2);
   for_each_value(unit, [&](std::size_t slot, std::size_t group) {
@@ -111,13 +49,13 @@ void encode_anchor(const PlaneUnit& unit, const Bf16* values, std::byte* anchor)
 void begin_values(const PlaneUnit& unit, const std::byte* anchor, Bf16* values) {
   std::fill_n(values, unit_slots(unit), Bf16{0});
   for_each_sink(unit, [&](std::size_t slot) {
-    values[slot] = static_cast<Bf16>(load_word(anchor));
+    values[slot] = static_cast<Bf16>(load_plane_word(anchor));
     anchor += sizeof(Bf16);
   });
 }
 
 void decode_view(const PlaneUnit& unit, const std::byte* anchor, const std::byte* residual, Bf16* view) {
-  const Levels levels(unit, anchor, residual);
+  const PlaneView levels{unit, anchor_layout(unit), anchor, residual};
   begin_values(unit, anchor, view);
   for_each_value(unit, [&](std::size_t slot, std::size_t group) {
     view[slot] = level_to_bf16(levels.level(slot, group), levels.scale(group));
@@ -148,7 +86,7 @@ class LaneWriter {
     lane.room -= length;
     if (lane.held < kWordBits) return;
     lane.held -= kWordBits;
-    store_word(lane.open[0], lane.bits >> lane.held);
+    store_plane_word(lane.open[0], lane.bits >> lane.held);
     lane.open[0] = lane.open[1];
     --lane.opened;
   }
@@ -156,13 +94,13 @@ class LaneWriter {
     full_ = full_ || !fits();
     if (full_) return;
     escapes_ -= sizeof(Bf16);
-    store_word(escapes_, value);
+    store_plane_word(escapes_, value);
   }
   /// All bytes; 0 if `out` was full.
   std::size_t finish() {
     if (full_ || !fits()) return 0;
     for (Lane& lane : lanes_) {
-      for (int i = 0; i < lane.opened; ++i) store_word(lane.open[i], i == 0 ? lane.bits << (kWordBits - lane.held) : 0);
+      for (int i = 0; i < lane.opened; ++i) store_plane_word(lane.open[i], i == 0 ? lane.bits << (kWordBits - lane.held) : 0);
     }
     const auto escaped = static_cast<std::size_t>(end_ - escapes_);
     std::memmove(words_, escapes_, escaped);
@@ -191,7 +129,7 @@ class LaneWriter {
 std::size_t encode_exact(const PlaneUnit& unit, const std::byte* anchor, const Bf16* values, std::byte* residual,
                          std::size_t bytes) {
   const ResidualCode& code = residual_code(unit.wide_anchor);
-  const Levels levels(unit, anchor, wide_residual(unit, anchor));
+  const PlaneView levels = plane_view(unit, anchor, nullptr);
   LaneWriter lanes({residual, bytes});
   bool room = true;
   for_each_row(
@@ -223,7 +161,7 @@ class LaneReader {
     for (Lane& lane : lanes_) {
       if (lane.held >= kWordBits) continue;
       if (!left()) return false;
-      lane.bits |= load_word(words_) << (kWordBits - lane.held);
+      lane.bits |= load_plane_word(words_) << (kWordBits - lane.held);
       words_ += kWordBytes;
       lane.held += kWordBits;
     }
@@ -240,7 +178,7 @@ class LaneReader {
   bool take_escape(Bf16* value) {
     if (!left()) return false;
     escapes_ -= sizeof(Bf16);
-    *value = static_cast<Bf16>(load_word(escapes_));
+    *value = static_cast<Bf16>(load_plane_word(escapes_));
     return true;
   }
   bool finished() const {
@@ -262,7 +200,7 @@ class LaneReader {
 
 bool decode_exact(const PlaneUnit& unit, const std::byte* anchor, const std::byte* residual, std::size_t bytes, Bf16* values) {
   const ResidualCode& code = residual_code(unit.wide_anchor);
-  const Levels levels(unit, anchor, wide_residual(unit, anchor));
+  const PlaneView levels = plane_view(unit, anchor, nullptr);
   LaneReader lanes({residual, bytes});
   bool sound = true;
   begin_values(unit, anchor, values);

@@ -160,6 +160,11 @@ class Batcher {
   static void preempt(Request& request);
   std::vector<RequestId> admit_in_order();
   bool take_blocks(Request& request, int choice, int tokens);
+  struct Room {
+    int rows;
+    int logits;
+  };
+  Room room_beside(const std::vector<PassItem>& pass) const;
   bool take_spare_blocks(Request& request, int choice, int tokens);
   void plan_decodes(std::vector<PassItem>& pass);
   void add_verifications(std::vector<PassItem>& pass);

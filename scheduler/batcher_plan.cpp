@@ -105,8 +105,18 @@ bool Batcher::take_blocks(Request& request, int choice, int tokens) {
   return true;
 }
 
+Batcher::Room Batcher::room_beside(const std::vector<PassItem>& pass) const {
+  Room room{limits_.rows_per_pass, limits_.logit_rows_per_pass};
+  for (const PassItem& item : pass) {
+    room.rows -= item.count;
+    room.logits -= item.logit_rows;
+  }
+  return room;
+}
+
 // As take_blocks(), but for drafts: what every running request's own steps will take stays free.
 bool Batcher::take_spare_blocks(Request& request, int choice, int tokens) {
+  if (request.blocks.growth(choice, tokens) == 0) return true;
   int promised = 0;
   for (const auto& [id, other] : requests_) promised += is_running(other.state) ? growth(other) : 0;
   const int own = request.shape.prompt_tokens + request.choices[static_cast<std::size_t>(choice)].generated;
@@ -146,12 +156,7 @@ void Batcher::add_verifications(std::vector<PassItem>& pass) {
 // In what nobody else wants of this pass. The last token of a choice is never drafted: a verification gives one more than it
 // confirms.
 void Batcher::plan_drafts(std::vector<PassItem>& pass) {
-  int rows = limits_.rows_per_pass;
-  int logits = limits_.logit_rows_per_pass;
-  for (const PassItem& item : pass) {
-    rows -= item.count;
-    logits -= item.logit_rows;
-  }
+  auto [rows, logits] = room_beside(pass);
   for (auto& [id, request] : requests_) {
     if (request.state != RequestState::kDrafting) continue;
     for (int index = 0; index < request.shape.choices; ++index) {
@@ -217,12 +222,7 @@ std::vector<int> Batcher::share_rows(const std::vector<Candidate>& candidates, i
 
 void Batcher::plan_chunks(std::vector<PassItem>& pass) {
   const std::vector<Candidate> candidates = chunk_candidates();
-  int rows = limits_.rows_per_pass;
-  int logits = limits_.logit_rows_per_pass;
-  for (const PassItem& item : pass) {
-    rows -= item.count;
-    logits -= item.logit_rows;
-  }
+  auto [rows, logits] = room_beside(pass);
   if (!pass.empty()) rows = std::min(rows, limits_.chunk_rows_beside_decodes);
   const std::vector<int> granted = share_rows(candidates, rows);
   for (std::size_t i = 0; i < candidates.size(); ++i) {

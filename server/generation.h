@@ -59,7 +59,7 @@ struct Generation {
   int preemptions = 0;
   GenerationTimes times;
   std::shared_ptr<const quant::PlaneProfile> profile;  ///< Of its Anchors, while it drafts.
-  Receipt receipt;                                     ///< Counts and bytes; take_receipt() adds the times.
+  Receipt receipt;                                     ///< Counts and bytes; make_receipt() adds the times.
 
   int prompt_tokens() const { return static_cast<int>(request.prompt.size()); }
   int known_tokens(int choice) const { return prompt_tokens() + static_cast<int>(at(choice).tokens.size()); }

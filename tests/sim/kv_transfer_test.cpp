@@ -11,25 +11,6 @@ using server::KvReceiverOptions;
 using server::KvSender;
 using server::KvSenderOptions;
 
-constexpr std::uint32_t kUnit = 1000;
-
-KvSenderOptions sending() {
-  KvSenderOptions options;
-  options.unit_bytes_max = kUnit;
-  options.chunk_bytes = kUnit;
-  options.high_window_bytes = 64 * kUnit;
-  options.background_window_bytes = 8 * kUnit;
-  options.pool_bytes = 400 * 1024;
-  return options;
-}
-
-KvReceiverOptions receiving() {
-  KvReceiverOptions options;
-  options.unit_bytes_max = kUnit;
-  options.pool_bytes = 64 * 1024;
-  return options;
-}
-
 class Traffic final : public SimObserver {
  public:
   std::uint64_t data_messages = 0, data_bytes = 0, ack_messages = 0, ack_bytes = 0;

@@ -16,6 +16,26 @@
 
 namespace lynx::sim {
 
+/// Units of this size, each one chunk.
+inline constexpr std::uint32_t kUnit = 1000;
+
+inline server::KvSenderOptions sending() {
+  server::KvSenderOptions options;
+  options.unit_bytes_max = kUnit;
+  options.chunk_bytes = kUnit;
+  options.high_window_bytes = 64 * kUnit;
+  options.background_window_bytes = 8 * kUnit;
+  options.pool_bytes = 400 * 1024;
+  return options;
+}
+
+inline server::KvReceiverOptions receiving() {
+  server::KvReceiverOptions options;
+  options.unit_bytes_max = kUnit;
+  options.pool_bytes = 64 * 1024;
+  return options;
+}
+
 struct SenderLog final : server::KvSenderEvents {
   std::vector<std::string> lines;
   std::map<std::uint64_t, std::string> ended;  ///< request → "delivered" or "closed".

@@ -13,25 +13,6 @@ using namespace lynx::transport;
 using server::KvReceiverOptions;
 using server::KvSenderOptions;
 
-constexpr std::uint32_t kUnit = 1000;
-
-KvSenderOptions sending() {
-  KvSenderOptions options;
-  options.unit_bytes_max = kUnit;
-  options.chunk_bytes = kUnit;
-  options.high_window_bytes = 64 * kUnit;
-  options.background_window_bytes = 8 * kUnit;
-  options.pool_bytes = 400 * 1024;
-  return options;
-}
-
-KvReceiverOptions receiving() {
-  KvReceiverOptions options;
-  options.unit_bytes_max = kUnit;
-  options.pool_bytes = 64 * 1024;
-  return options;
-}
-
 /// Fails when a Residual leaves before its Anchor.
 class AnchorsFirst final : public SimObserver {
  public:
