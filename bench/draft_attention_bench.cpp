@@ -81,9 +81,9 @@ void measure(Isa isa, const kv::KvCache& cache, const kv::AnchorCache& planes, c
 int main() {
   using namespace lynx;
   auto cache = kv::KvCache::create(kShape, kBlocks);
-  const quant::PlaneUnit largest{quant::PlanePart::kV, kShape.kv_heads, kShape.head_dim, true, false};
+  const quant::PlaneUnit v{quant::PlanePart::kV, kShape.kv_heads, kShape.head_dim, true, false};
   const quant::PlaneUnit k{quant::PlanePart::kK, kShape.kv_heads, kShape.head_dim, true, false};
-  auto planes = kv::AnchorCache::create(kShape.layers, kBlocks, std::max(quant::anchor_bytes(largest), quant::anchor_bytes(k)));
+  auto planes = kv::AnchorCache::create(kShape.layers, kBlocks, {quant::anchor_bytes(k), quant::anchor_bytes(v)});
   if (!cache.ok() || !planes.ok()) {
     std::fprintf(stderr, "no memory\n");
     return 1;

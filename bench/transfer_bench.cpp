@@ -168,8 +168,8 @@ class Events final : public server::KvSenderEvents, public server::KvReceiverEve
 Status run_receiver(const Options& options, const fs::path& folder) {
   LYNX_TRY(const auto link, transport::create_ucx_link(options.link));
   LYNX_TRY(kv::KvCache cache, kv::KvCache::create(options.shape, options.blocks()));
-  const std::size_t plane_bytes = server::largest_anchor_bytes(options.shape);
-  LYNX_TRY(kv::AnchorCache anchors, kv::AnchorCache::create(options.shape.layers, options.blocks(), plane_bytes));
+  LYNX_TRY(kv::AnchorCache anchors,
+           kv::AnchorCache::create(options.shape.layers, options.blocks(), server::largest_anchor_bytes(options.shape)));
   LYNX_TRY(const Isa isa, choose_isa("auto"));
   Events events;
   const std::uint32_t unit_bytes = server::largest_unit_bytes(options.shape);

@@ -14,25 +14,32 @@
 
 namespace lynx::kv {
 
+/// Bytes of the largest plane of each part: layers whose K has wide Anchors need about twice as much for K as for V.
+struct AnchorPlaneBytes {
+  std::size_t k;
+  std::size_t v;
+};
+
 /// Not thread-safe for the same plane; different ones are independent.
 class AnchorCache {
  public:
-  /// Allocates planes of `plane_bytes` for K and V of all layers of `blocks` blocks. RESOURCE_EXHAUSTED naming the size.
-  static Result<AnchorCache> create(int layers, int blocks, std::size_t plane_bytes);
+  /// Allocates planes for K and V of all layers of `blocks` blocks. RESOURCE_EXHAUSTED naming the size.
+  static Result<AnchorCache> create(int layers, int blocks, AnchorPlaneBytes plane_bytes);
 
   /// Bytes of one block over all layers.
-  static std::int64_t block_bytes(int layers, std::size_t plane_bytes);
+  static std::int64_t block_bytes(int layers, AnchorPlaneBytes plane_bytes);
 
-  /// [plane_bytes], starting on a cache line.
+  /// [plane_bytes of its part], starting on a cache line.
   std::span<std::byte> plane(int layer, BlockId block, KvPart part);
   std::span<const std::byte> plane(int layer, BlockId block, KvPart part) const;
 
  private:
-  AnchorCache(int blocks, std::size_t plane_bytes, HostBuffer memory);
+  AnchorCache(int blocks, AnchorPlaneBytes plane_bytes, HostBuffer memory);
   std::size_t offset(int layer, BlockId block, KvPart part) const;
+  std::size_t size(KvPart part) const { return part == KvPart::kK ? plane_bytes_.k : plane_bytes_.v; }
 
   int blocks_;
-  std::size_t plane_bytes_;
+  AnchorPlaneBytes plane_bytes_;
   HostBuffer memory_;
 };
 

@@ -205,10 +205,10 @@ std::uint32_t largest_unit_bytes(const kv::KvShape& shape) {
   return static_cast<std::uint32_t>(std::max(values * sizeof(Bf16), quant::lossless_bound(values)));
 }
 
-std::size_t largest_anchor_bytes(const kv::KvShape& shape) {
+kv::AnchorPlaneBytes largest_anchor_bytes(const kv::KvShape& shape) {
   const quant::PlaneProfile wide{.wide_k = {true}};
   const auto bytes = [&](Part part) { return quant::anchor_bytes(plane_unit(shape, wide, {0, part, Plane::kAnchor, 0})); };
-  return std::max(bytes(Part::kK), bytes(Part::kV));
+  return {bytes(Part::kK), bytes(Part::kV)};
 }
 
 std::uint64_t prompt_cache_bytes(const kv::KvShape& shape, int tokens) {

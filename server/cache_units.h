@@ -38,8 +38,8 @@ struct PromptCoding {
 /// Bytes of the largest unit of a cache of this shape, however it is coded.
 std::uint32_t largest_unit_bytes(const kv::KvShape& shape);
 
-/// Bytes of the largest Anchor of a cache of this shape: what an AnchorCache is made of.
-std::size_t largest_anchor_bytes(const kv::KvShape& shape);
+/// Of a cache of this shape, whatever the profile: what an AnchorCache is made of.
+kv::AnchorPlaneBytes largest_anchor_bytes(const kv::KvShape& shape);
 
 /// Bytes of a whole prompt's units as they are, before any coding.
 std::uint64_t prompt_cache_bytes(const kv::KvShape& shape, int tokens);

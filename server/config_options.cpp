@@ -177,8 +177,9 @@ constexpr std::array kOptions = {
                  Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.net_devices); },
                  [](const Config& c) { return c.net_devices; }},
     ConfigOption{"transfer", "MODE",
-                 "how KV caches travel: bf16, lossless, int8, int4, progressive-int8 or progressive-exact (4 bits first, the rest "
-                 "behind: the same text as bf16); with --aggregated: the view that prompts are decoded on",
+                 "how KV caches travel when a request does not say (the decode node's setting counts): bf16, lossless, int8, "
+                 "int4, progressive-int8 or progressive-exact (4 bits first, the rest behind: the same text as bf16); with "
+                 "--aggregated: the view that prompts are decoded on",
                  Kind::kText, set_transfer, [](const Config& c) { return c.transfer; }},
     ConfigOption{"gap", "MODE", "what to do between the 4 bits and the rest: draft or wait", Kind::kText, set_gap,
                  [](const Config& c) { return c.gap; }, Program::kDecodeNode},
@@ -195,7 +196,7 @@ constexpr std::array kOptions = {
         "the model's plane profile, made by lynx calibrate (default: MODEL.profile.json, or the one shipped for the model)",
         Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.plane_profile); },
         [](const Config& c) { return c.plane_profile; }},
-    ConfigOption{"port-file", "PATH", "file to write the ports of HTTP and gRPC to, one a line, once both are open", Kind::kText,
+    ConfigOption{"port-file", "PATH", "file to write the node's two ports to, one a line, HTTP first, once both are open", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.port_file); },
                  [](const Config& c) { return c.port_file; }},
     ConfigOption{"aggregated", "", "prefill and decode in this one process", Kind::kSwitch,
@@ -208,7 +209,9 @@ constexpr std::array kOptions = {
     ConfigOption{"threads", "N", "threads that compute; 0 means one a core", Kind::kNumber,
                  [](Config& c, std::string_view t) { return set_number(t, 0, 1024, &c.threads); },
                  [](const Config& c) { return std::to_string(c.threads); }},
-    ConfigOption{"kv-memory", "SIZE", "memory for the KV cache, such as 2GiB", Kind::kText, set_kv_memory,
+    ConfigOption{"kv-memory", "SIZE",
+                 "memory for the KV cache, such as 2GiB; a decode node of a pair puts about a third of it into Anchor planes",
+                 Kind::kText, set_kv_memory,
                  [](const Config& c) { return get_bytes(c.kv_memory_bytes); }},
     ConfigOption{"max-model-len", "TOKENS", "longest prompt and answer together; 0 means the model's context", Kind::kNumber,
                  [](Config& c, std::string_view t) { return set_number(t, 0, kMaxInt, &c.max_model_len); },

@@ -14,7 +14,7 @@ namespace lynx::server {
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(model::Model* model, const Options& options) {
   const kv::KvShape shape = model->kv_shape();
-  const std::size_t plane_bytes = options.with_anchors ? largest_anchor_bytes(shape) : 0;
+  const kv::AnchorPlaneBytes plane_bytes = options.with_anchors ? largest_anchor_bytes(shape) : kv::AnchorPlaneBytes{};
   const std::int64_t anchor_bytes = kv::AnchorCache::block_bytes(shape.layers, plane_bytes);
   const std::int64_t block_bytes = kv::KvCache::block_bytes(shape) + anchor_bytes;
   const std::int64_t most = options.kv_memory_bytes / block_bytes;

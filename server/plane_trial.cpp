@@ -8,6 +8,7 @@
 
 #include "kv/kv_units.h"
 #include "quant/plane_codec.h"
+#include "server/cache_units.h"
 #include "server/kv_sender.h"
 #include "transport/wire_header.h"
 
@@ -33,13 +34,6 @@ std::uint64_t unit_values(const PlaneUnit& unit) {
 std::uint64_t wire_bytes(std::size_t plane) {
   const std::size_t most = KvSenderOptions{}.chunk_bytes;
   return plane + (plane + most - 1) / most * transport::kWireHeaderBytes;
-}
-
-std::size_t most_anchor_bytes(const kv::KvShape& shape) {
-  const auto bytes = [&](PlanePart part, bool wide) {
-    return quant::anchor_bytes({part, shape.kv_heads, shape.head_dim, true, wide});
-  };
-  return std::max(bytes(PlanePart::kK, true), bytes(PlanePart::kV, false));
 }
 
 }  // namespace
@@ -70,7 +64,7 @@ Result<PlaneTrial> PlaneTrial::create(model::Model* model, Isa isa, ThreadPool* 
   const kv::KvShape shape = model->kv_shape();
   const Regions regions = regions_for(prompt_tokens, continuation);
   LYNX_TRY(auto cache, kv::KvCache::create(shape, regions.blocks));
-  LYNX_TRY(auto planes, kv::AnchorCache::create(shape.layers, regions.prompt, most_anchor_bytes(shape)));
+  LYNX_TRY(auto planes, kv::AnchorCache::create(shape.layers, regions.prompt, largest_anchor_bytes(shape)));
   return PlaneTrial(model, isa, pool, regions, std::move(cache), std::move(planes));
 }
 

@@ -61,7 +61,7 @@ class AnchorFixture {
   kv::AnchorCache make_planes() const {
     const std::size_t k = quant::anchor_bytes(unit(kv::KvPart::kK, true));
     const std::size_t v = quant::anchor_bytes(unit(kv::KvPart::kV, true));
-    Result<kv::AnchorCache> planes = kv::AnchorCache::create(1, fixture_.cache().blocks(), std::max(k, v));
+    Result<kv::AnchorCache> planes = kv::AnchorCache::create(1, fixture_.cache().blocks(), {k, v});
     REQUIRE(planes.ok());
     return std::move(planes).value();
   }

@@ -10,8 +10,9 @@ TURNS, CANCELLED = (5, 300) if LONG else (1, 100)
 END_TOKEN = 2  # <|im_end|> of the test model.
 ARRIVED = "lynx_pair_caches_arrived_total"
 RECEIVED = "lynx_transport_received_bytes_total"
-SMALL_MEMORY = ("--kv-memory", "24MiB")  # 17 blocks of 64 tokens.
-SMALL = (*SMALL_MEMORY, "--max-model-len", "1024")
+# 17 blocks of 64 tokens; the decode node's have Anchor planes beside them.
+SMALL_MEMORY, SMALL_DECODE_MEMORY = ("--kv-memory", "24MiB"), ("--kv-memory", "35MiB")
+SMALL, SMALL_DECODE = (*SMALL_MEMORY, "--max-model-len", "1024"), (*SMALL_DECODE_MEMORY, "--max-model-len", "1024")
 
 
 def texts(answer: dict) -> list[str]:
@@ -116,7 +117,7 @@ class ShortAnswerTest(unittest.TestCase):
 class LittleMemoryTest(unittest.TestCase):
     def test_what_can_never_fit_is_refused_by_whichever_node_is_too_small(self):
         long = {"prompt": "x " * 3000, "max_tokens": 8}
-        for prefill, decode, words in ((SMALL_MEMORY, (), r"prefill node: .*3001 tokens.*\b1088\b"), ((), SMALL_MEMORY, r"\b1088 tokens.*3001 tokens")):
+        for prefill, decode, words in ((SMALL_MEMORY, (), r"prefill node: .*3001 tokens.*\b1088\b"), ((), SMALL_DECODE_MEMORY, r"\b1088 tokens.*3001 tokens")):
             with Pair(prefill=prefill, decode=decode) as pair:
                 status, _, answer = pair.decode.request("/v1/completions", long)
                 self.assertEqual((status, answer["error"]["type"]), (400, "invalid_request_error"), answer)
@@ -149,7 +150,7 @@ class LittleMemoryTest(unittest.TestCase):
                    "n": 1 + index % 2} for index in range(8)]
         with Node() as alone:
             want = [texts(alone.complete(**body)) for body in bodies]
-        for prefill, decode in ((SMALL, ()), ((), SMALL), (SMALL, SMALL)):
+        for prefill, decode in ((SMALL, ()), ((), SMALL_DECODE), (SMALL, SMALL_DECODE)):
             with Pair(prefill=prefill, decode=decode) as pair:
                 self.check_together(pair, bodies, want)
 
@@ -160,7 +161,7 @@ class LittleMemoryTest(unittest.TestCase):
                    "lynx": {"transfer": draw.choice(("bf16", "lossless"))}} for index in range(6)]
         with Node() as alone:
             want = [texts(alone.complete(**body)) for body in bodies]
-        with Pair(decode=SMALL) as pair:
+        with Pair(decode=SMALL_DECODE) as pair:
             self.check_together(pair, bodies, want)
             self.assertGreater(pair.decode.metric("lynx_scheduler_preemptions_total"), 0)
 
@@ -168,7 +169,7 @@ class LittleMemoryTest(unittest.TestCase):
         bodies = [{"prompt": LONG_TEXT[90 * index:90 * index + 250], "max_tokens": 280, "ignore_eos": True, "temperature": 0} for index in range(6)]
         with Node() as alone:
             want = [texts(alone.complete(**body))[0] for body in bodies]
-        with Pair(prefills=2, decode=SMALL) as pair:
+        with Pair(prefills=2, decode=SMALL_DECODE) as pair:
             def kill_and_restart():
                 for number in range(4):
                     eventually(lambda: pair.decode.metric("lynx_scheduler_preemptions_total") > number or pair.decode.idle(), "one is preempted")

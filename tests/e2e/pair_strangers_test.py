@@ -169,10 +169,13 @@ class StrangersTest(unittest.TestCase):
         """What fits in every field, found field by field from what refusals say; its data-plane addresses lead nowhere."""
         hello = pb.NodeHello(protocol=1, kv_dtype="bf16", transfers=["bf16", "lossless"], lanes=[b"\x01" * 40, b"\x02" * 40], boot=1)
         with Stranger(self.pair.prefill.grpc_port) as stranger:
-            for _ in range(12):
+            for _ in range(20):
                 _, code, words = stranger.talk([pb.DecodeMessage(hello=hello)])
                 if code != grpc.StatusCode.FAILED_PRECONDITION:
                     return hello
+                if "transfers: the peer lacks " in words:
+                    hello.transfers.append(words.split("lacks ")[1])
+                    continue
                 field = words.split(" differs")[0].split(": ")[-1]
                 ours = words.split("ours is ")[1].split(", the peer's")[0]
                 setattr(hello, field, int(ours) if isinstance(getattr(hello, field), int) else ours)
@@ -180,7 +183,7 @@ class StrangersTest(unittest.TestCase):
 
     def test_a_hello_that_differs_is_refused_by_name(self):
         fitting = self.fitting_hello()
-        changes = {"protocol": 2, "ucx_version": "0.1", "weights": "0" * 64, "tokenizer": "x" * 100_000, "kv_dtype": "fp8\n\x1b[31m", "block_tokens": 128,
+        changes = {"protocol": 99, "ucx_version": "0.1", "weights": "0" * 64, "tokenizer": "x" * 100_000, "kv_dtype": "fp8\n\x1b[31m", "block_tokens": 128,
                    "layers": 0, "kv_heads": 2**32 - 1, "head_dim": 1}
         with Stranger(self.pair.prefill.grpc_port) as stranger:
             for field, value in changes.items():

@@ -78,11 +78,10 @@ class Prompt {
 
   void make_planes() {
     const int blocks = model_.cache().blocks();
-    std::size_t bytes = 0;
+    kv::AnchorPlaneBytes bytes{};
     for (const int layer : {0, 1}) {
-      for (const kv::KvPart part : {kv::KvPart::kK, kv::KvPart::kV}) {
-        bytes = std::max(bytes, quant::anchor_bytes(unit(layer, 0, part)));
-      }
+      bytes.k = std::max(bytes.k, quant::anchor_bytes(unit(layer, 0, kv::KvPart::kK)));
+      bytes.v = std::max(bytes.v, quant::anchor_bytes(unit(layer, 0, kv::KvPart::kV)));
     }
     auto planes = kv::AnchorCache::create(model_.cache().shape().layers, blocks, bytes);
     REQUIRE(planes.ok());
