@@ -31,6 +31,7 @@ void add_plane_options(CLI::App* command, lynx::server::PlaneToolOptions* option
   command->add_option("model", options->model, "a .gguf file or a Hugging Face directory")->required();
   command->add_option("texts", options->texts, "files, each a prompt as the model gets it")->required();
   command->add_option("--continuation", options->continuation, "tokens to generate behind each prompt")
+      ->capture_default_str()
       ->check(CLI::Range(lynx::server::kLeastContinuation, lynx::server::kMostContinuation));
   command->add_option("--isa", options->isa, "instruction set: auto, portable, avx2, avx512bf16 or amxbf16");
   command->add_option("--threads", options->threads, "threads that compute; 0 means one a core")->check(CLI::Range(0, 1024));
@@ -55,7 +56,8 @@ int run(int argc, char** argv) {
   for (CLI::App* command : {planes, calibrate}) add_plane_options(command, &plane_options);
   planes->add_option("--profile", profile, "a plane profile (default: MODEL.profile.json, or the one shipped for the model)");
   calibrate->add_option("--output", calibration.output, "where to write the profile (default: MODEL.profile.json)");
-  calibrate->add_option("--most-bits", calibration.most_bits, "bits a value that the Anchors may take, everything counted");
+  calibrate->add_option("--most-bits", calibration.most_bits, "bits a value that the Anchors may take, everything counted")
+      ->capture_default_str();
   for (CLI::App* command : {inspect, tokenize, render}) {
     command->add_option("model", model, "a .gguf file or a Hugging Face directory")->required();
   }

@@ -159,7 +159,7 @@ constexpr std::array kOptions = {
                  [](const Config& c) { return fmt::format("{}", fmt::join(c.served_model_names, ",")); }, Program::kDecodeNode},
     ConfigOption{"host", "ADDRESS", "address to listen on", Kind::kText,
                  [](Config& c, std::string_view t) { return set_text(t, &c.host); }, [](const Config& c) { return c.host; }},
-    ConfigOption{"http-port", "PORT", "port of the HTTP front; 0 takes a free one", Kind::kNumber,
+    ConfigOption{"http-port", "PORT", "port of HTTP (at a prefill node: probes and metrics alone); 0 takes a free one", Kind::kNumber,
                  [](Config& c, std::string_view t) { return set_number(t, 0, kMaxPort, &c.http_port); },
                  [](const Config& c) { return std::to_string(c.http_port); }},
     ConfigOption{"grpc-port", "PORT", "port of the gRPC front; 0 takes a free one", Kind::kNumber,
@@ -168,7 +168,9 @@ constexpr std::array kOptions = {
     ConfigOption{"control-port", "PORT", "port that decode nodes connect to; 0 takes a free one", Kind::kNumber,
                  [](Config& c, std::string_view t) { return set_number(t, 0, kMaxPort, &c.control_port); },
                  [](const Config& c) { return std::to_string(c.control_port); }, Program::kPrefillNode},
-    ConfigOption{"advertise", "HOST:PORT", "where decode nodes reach the control port, if not at --host and --control-port",
+    ConfigOption{"advertise", "HOST:PORT",
+                 "the control address that logs and /health show, if not --host and --control-port; decode nodes go where their "
+                 "--prefill says",
                  Kind::kText, set_advertise, [](const Config& c) { return c.advertise; }, Program::kPrefillNode},
     ConfigOption{"prefill", "HOST:PORT,…", "the prefill nodes that compute prompts for this node", Kind::kText,
                  [](Config& c, std::string_view t) { return set_addresses(t, &c.prefill); },
@@ -193,7 +195,8 @@ constexpr std::array kOptions = {
                  [](const Config& c) { return c.pair_secret_file; }},
     ConfigOption{
         "plane-profile", "PATH",
-        "the model's plane profile, made by lynx calibrate (default: MODEL.profile.json, or the one shipped for the model)",
+        "the model's plane profile, made by lynx calibrate (default: MODEL.profile.json, or the one shipped for the model); of a "
+        "pair the prefill node's counts",
         Kind::kText, [](Config& c, std::string_view t) { return set_text(t, &c.plane_profile); },
         [](const Config& c) { return c.plane_profile; }},
     ConfigOption{"port-file", "PATH", "file to write the node's two ports to, one a line, HTTP first, once both are open", Kind::kText,
@@ -202,7 +205,7 @@ constexpr std::array kOptions = {
     ConfigOption{"aggregated", "", "prefill and decode in this one process", Kind::kSwitch,
                  [](Config& c, std::string_view t) { return set_switch(t, &c.aggregated); },
                  [](const Config& c) { return std::string(c.aggregated ? "true" : "false"); }, Program::kDecodeNode},
-    ConfigOption{"device", "DEVICE", "cpu or cuda", Kind::kText, set_device,
+    ConfigOption{"device", "DEVICE", "cpu; cuda is refused in this version", Kind::kText, set_device,
                  [](const Config& c) { return std::string(c.device == DeviceKind::kCpu ? "cpu" : "cuda"); }},
     ConfigOption{"isa", "PATH", "instruction set: auto, portable, avx2, avx512bf16 or amxbf16", Kind::kText, set_isa,
                  [](const Config& c) { return c.isa; }},

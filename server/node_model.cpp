@@ -58,7 +58,7 @@ std::optional<Failure> refuse_common_config(const Config& config) {
   const auto refuse = [](Code code, std::string message) { return Failure{kExitUsage, {code, std::move(message)}}; };
   if (config.model.empty()) return refuse(Code::kInvalidArgument, "--model is needed: a .gguf file or a Hugging Face directory");
   if (config.device == DeviceKind::kCuda) {
-    return refuse(Code::kUnimplemented, "--device cuda: there are no CUDA kernels in this version; run it with --device cpu");
+    return refuse(Code::kUnimplemented, "--device cuda: this version computes models on the CPU only; run it with --device cpu");
   }
   return std::nullopt;
 }

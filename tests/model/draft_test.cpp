@@ -5,15 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "kv/kv_units.h"
 #include "quant/plane_codec.h"
 #include "tests/model/forward_fixture.h"
-#include "text/tokenizer.h"
+#include "tests/model/real_text.h"
 
 namespace lynx::model {
 namespace {
@@ -21,18 +19,6 @@ namespace {
 constexpr int kPassRows = 64;
 /// Of logits, root mean square: twice what lies between the AVX2 and the AVX-512 path over the same BF16 values (0.015).
 constexpr double kNoise = 0.03;
-
-std::vector<std::int32_t> real_tokens(const ModelFile& file, std::size_t count) {
-  std::ifstream in("docs/sample/harbour_handbook.md");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  auto tokenizer = text::Tokenizer::create(file.tokenizer());
-  REQUIRE(tokenizer.ok());
-  auto tokens = tokenizer->encode(text, true);
-  REQUIRE(tokens.ok());
-  REQUIRE(tokens->size() >= count);
-  tokens->resize(count);
-  return *tokens;
-}
 
 /// Every third layer has wide Anchors.
 quant::PlaneProfile some_wide(int layers) {

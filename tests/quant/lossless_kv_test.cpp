@@ -36,7 +36,7 @@ TEST_CASE("A real prompt's KV cache takes at most 11.2 bits a value, code tables
   INFO(file.status().to_string());
   REQUIRE(file.ok());
   model::TestModel model(**file, model::supported_paths().back(), 2, kv::blocks_for(kRealTokens));
-  const kv::BlockTable table = run_prompt(model, real_tokens(**file));
+  const kv::BlockTable table = run_prompt(model, model::real_tokens(**file, kRealTokens));
 
   Size sizes[2];
   for (int layer = 0; layer < model.cache().shape().layers; ++layer) {

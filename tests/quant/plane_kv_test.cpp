@@ -83,7 +83,7 @@ TEST_CASE("A real prompt's planes take at most 4.70, 8.75 and 11.7 bits a value,
   INFO(file.status().to_string());
   REQUIRE(file.ok());
   model::TestModel model(**file, model::supported_paths().back(), 2, kv::blocks_for(kRealTokens));
-  const kv::BlockTable table = run_prompt(model, real_tokens(**file));
+  const kv::BlockTable table = run_prompt(model, model::real_tokens(**file, kRealTokens));
   const kv::KvShape shape = model.cache().shape();
 
   Sizes sizes[2];

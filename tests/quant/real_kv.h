@@ -3,33 +3,17 @@
 // A real prompt's KV cache: the default model over the sample handbook.
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "model/model_file.h"
 #include "tests/catch.h"
 #include "tests/model/forward_fixture.h"
-#include "text/tokenizer.h"
+#include "tests/model/real_text.h"
 
 namespace lynx::quant {
 
 inline constexpr int kRealTokens = 1024 + 21;  // Sixteen whole blocks, and one of 32 token slots of which 21 are used.
 inline constexpr int kPassRows = 128;
-
-inline std::vector<std::int32_t> real_tokens(const model::ModelFile& file) {
-  std::ifstream in("docs/sample/harbour_handbook.md");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  auto tokenizer = text::Tokenizer::create(file.tokenizer());
-  REQUIRE(tokenizer.ok());
-  auto tokens = tokenizer->encode(text, true);
-  REQUIRE(tokens.ok());
-  REQUIRE(tokens->size() >= kRealTokens);
-  tokens->resize(kRealTokens);
-  return *tokens;
-}
 
 /// The prompt's KV cache in a model that ran it.
 inline kv::BlockTable run_prompt(model::TestModel& model, std::span<const std::int32_t> tokens) {

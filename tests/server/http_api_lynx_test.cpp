@@ -10,9 +10,9 @@
 namespace lynx::server {
 namespace {
 
+using testing::events_of;
 using testing::FakeEngine;
 using testing::Front;
-using testing::sse_data;
 
 Receipt some_receipt() {
   return {.transfer = TransferMode::kProgressiveExact,
@@ -65,16 +65,6 @@ std::vector<GenerationUpdate> drafting(const GenerateRequest&) {
   for (GenerationUpdate& update : updates) update.usage = {.prompt_tokens = 2, .completion_tokens = 5};
   updates[4].finished = true;
   return updates;
-}
-
-std::vector<Json> events_of(const testing::ClientResponse& response) {
-  auto data = sse_data(response.body);
-  REQUIRE_FALSE(data.empty());
-  CHECK(data.back() == "[DONE]");
-  data.pop_back();
-  std::vector<Json> events;
-  for (const std::string& text : data) events.push_back(Json::parse(text));
-  return events;
 }
 
 const char* const kChat = "/v1/chat/completions";

@@ -11,9 +11,9 @@
 namespace lynx::server {
 namespace {
 
+using testing::events_of;
 using testing::Front;
 using testing::HttpClient;
-using testing::sse_data;
 
 Json json_of(const testing::ClientResponse& response) {
   return Json::parse(response.body);
@@ -21,19 +21,6 @@ Json json_of(const testing::ClientResponse& response) {
 
 std::string chat_body(const std::string& extra = {}, const std::string& content = "hi") {
   return R"({"messages":[{"role":"user","content":")" + content + "\"}]" + (extra.empty() ? "" : "," + extra) + "}";
-}
-
-/// Parsed payloads of a stream, checking that it ends with [DONE].
-std::vector<Json> events_of(const testing::ClientResponse& response) {
-  CHECK(response.header("content-type").starts_with("text/event-stream"));
-  CHECK(response.header("cache-control") == "no-cache");
-  auto data = sse_data(response.body);
-  REQUIRE_FALSE(data.empty());
-  CHECK(data.back() == "[DONE]");
-  data.pop_back();
-  std::vector<Json> events;
-  for (const std::string& text : data) events.push_back(Json::parse(text));
-  return events;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/http_api.h"
 #include "server/http_server.h"
@@ -70,5 +71,18 @@ class Front {
   std::unique_ptr<WorkerPool> workers;
   std::unique_ptr<HttpApi> api;
 };
+
+/// Parsed payloads of a stream, checking that it is one and ends with [DONE].
+inline std::vector<Json> events_of(const ClientResponse& response) {
+  CHECK(response.header("content-type").starts_with("text/event-stream"));
+  CHECK(response.header("cache-control") == "no-cache");
+  auto data = sse_data(response.body);
+  REQUIRE_FALSE(data.empty());
+  CHECK(data.back() == "[DONE]");
+  data.pop_back();
+  std::vector<Json> events;
+  for (const std::string& text : data) events.push_back(Json::parse(text));
+  return events;
+}
 
 }  // namespace lynx::server::testing
