@@ -42,7 +42,9 @@ void TicketDesk::end(RequestNumber id, std::vector<TicketCommand>* out) {
 }
 
 void TicketDesk::node_up(NodeIndex node, std::vector<TicketCommand>* out) {
-  nodes_[static_cast<std::size_t>(node)].up = true;
+  Node& here = nodes_[static_cast<std::size_t>(node)];
+  if (here.draining) return;
+  here.up = true;
   for (auto& [id, request] : requests_) {
     // A node that comes back is another one than that which refused or died.
     request.refused.erase(node);
@@ -50,8 +52,14 @@ void TicketDesk::node_up(NodeIndex node, std::vector<TicketCommand>* out) {
   }
 }
 
+void TicketDesk::node_draining(NodeIndex node) {
+  nodes_[static_cast<std::size_t>(node)].up = false;
+  nodes_[static_cast<std::size_t>(node)].draining = true;
+}
+
 void TicketDesk::node_down(NodeIndex node, const Status& why, std::vector<TicketCommand>* out) {
   nodes_[static_cast<std::size_t>(node)].up = false;
+  nodes_[static_cast<std::size_t>(node)].draining = false;
   for (auto& [id, request] : requests_) {
     if (request.state != State::kTicketed || request.node != node) continue;
     request.why = why;
@@ -152,6 +160,13 @@ std::optional<RequestNumber> TicketDesk::request_of(TicketNumber ticket) const {
   const auto it = tickets_.find(ticket);
   if (it == tickets_.end()) return std::nullopt;
   return it->second;
+}
+
+std::optional<RequestNumber> TicketDesk::computed_at(NodeIndex node, TicketNumber ticket) const {
+  const auto number = request_of(ticket);
+  if (!number) return std::nullopt;
+  const Request& request = requests_.at(*number);
+  return request.state == State::kTicketed && request.node == node ? number : std::nullopt;
 }
 
 std::optional<NodeIndex> TicketDesk::choose(const Request& request) const {

@@ -72,9 +72,10 @@ class TicketDesk {
   /// The engine is done with the request (it ended, failed or was preempted) and waits for kReleased. It reads no Anchors any more.
   void end(RequestNumber request, std::vector<TicketCommand>* out);
 
+  /// One that drains stays out until it was down.
   void node_up(NodeIndex node, std::vector<TicketCommand>* out);
   /// It takes no new tickets; those it has go on.
-  void node_draining(NodeIndex node) { nodes_[static_cast<std::size_t>(node)].up = false; }
+  void node_draining(NodeIndex node);
   void node_down(NodeIndex node, const Status& why, std::vector<TicketCommand>* out);
 
   /// They were handed to the engine. A cache counts as arrived only after them.
@@ -94,6 +95,8 @@ class TicketDesk {
   bool node_is_up(NodeIndex node) const { return nodes_[static_cast<std::size_t>(node)].up; }
   std::int64_t outstanding_tokens(NodeIndex node) const { return nodes_[static_cast<std::size_t>(node)].outstanding_tokens; }
   std::optional<RequestNumber> request_of(TicketNumber ticket) const;
+  /// The request that `node` computes by this ticket; nullopt: it is another node's, or nobody's any more.
+  std::optional<RequestNumber> computed_at(NodeIndex node, TicketNumber ticket) const;
   std::size_t live() const { return requests_.size(); }
 
  private:
@@ -121,6 +124,7 @@ class TicketDesk {
   };
   struct Node {
     bool up = false;
+    bool draining = false;
     std::int64_t outstanding_tokens = 0;
     int tickets = 0;
   };

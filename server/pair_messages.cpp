@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kSecretBytes = 16;
 constexpr int kMostTopLogprobs = 1024;
+constexpr std::size_t kMostErrorBytes = 1024;  // It goes on to a client, and into the log.
+constexpr std::size_t kMostErrorCodeBytes = 32;
 constexpr int kMostChoices = 1024;  // Each costs memory before anybody asks whether all can run at once.
 constexpr std::array kCodes{Code::kOk,
                             Code::kInvalidArgument,
@@ -25,6 +27,13 @@ constexpr std::array kCodes{Code::kOk,
                             Code::kCancelled,
                             Code::kDataLoss,
                             Code::kInternal};
+
+/// At most so many bytes, and no half character.
+std::string first_bytes(const std::string& utf8, std::size_t most) {
+  if (utf8.size() <= most) return utf8;
+  while (most > 0 && (static_cast<unsigned char>(utf8[most]) & 0xc0) == 0x80) --most;
+  return utf8.substr(0, most);
+}
 
 void put_token(const TokenOutput& token, v1::ScoredToken* out) {
   out->set_id(token.id);
@@ -178,10 +187,11 @@ v1::TicketError make_error(std::uint64_t number, const Status& why) {
 }
 
 Status status_of(const v1::TicketError& error) {
+  const std::string message = first_bytes(error.message(), kMostErrorBytes);
   for (const Code code : kCodes) {
-    if (code != Code::kOk && error.code() == code_name(code)) return {code, error.message()};
+    if (code != Code::kOk && error.code() == code_name(code)) return {code, message};
   }
-  return internal_error(fmt::format("{} ({})", error.message(), error.code()));
+  return internal_error(fmt::format("{} ({})", message, first_bytes(error.code(), kMostErrorCodeBytes)));
 }
 
 }  // namespace lynx::server

@@ -75,10 +75,13 @@ void PromptServer::take_ticket(SessionId session, const v1::Ticket& message) {
 
 // The ticket is answered.
 void PromptServer::refuse(const Key& key, const Status& why) {
+  bool awaited = true;
   {
     const std::lock_guard lock(mutex_);
-    ++stats_.tickets_failed;
     const auto it = tickets_.find(key);
+    // Whoever cancelled waits for no answer, and nothing failed.
+    awaited = why.code() != Code::kCancelled || (it != tickets_.end() && !it->second.unwanted);
+    if (awaited) ++stats_.tickets_failed;
     // Not admitted: the engine has nothing of it to let go, and end() will not come.
     if (it != tickets_.end() && it->second.engine_id == 0) {
       it->second.engine_done = true;
@@ -86,6 +89,7 @@ void PromptServer::refuse(const Key& key, const Status& why) {
       erase_if_over(it);
     }
   }
+  if (!awaited) return;
   v1::PrefillMessage message;
   *message.mutable_error() = make_error(key.number, why);
   pair_.send(key.session, std::move(message));
@@ -103,6 +107,9 @@ void PromptServer::take_probe(SessionId session, const v1::Probe& message) {
   const std::uint32_t unit_bytes = largest_unit_bytes(cache_->shape());
   if (message.units() < 1 || message.units() > kMostProbeUnits || message.unit_bytes() != unit_bytes) {
     return refuse(key, invalid_argument(fmt::format("probe: {} units of {} bytes", message.units(), message.unit_bytes())));
+  }
+  if (message.secret().size() != sizeof(transport::TicketSecret)) {
+    return refuse(key, invalid_argument("probe: secret must be of 16 bytes"));
   }
   const std::lock_guard lock(mutex_);
   Ticket* const ticket = add(key, fmt::format("probe#{}.{}", session, key.number), message.secret());

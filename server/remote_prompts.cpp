@@ -200,8 +200,8 @@ void RemotePrompts::notify(scheduler::RequestNumber request, TransferEvent::Kind
 }
 
 void RemotePrompts::take_first_tokens(int index, const v1::FirstTokens& message) {
-  const auto request = desk_.request_of(message.number());
-  if (!request) return;  // It was cancelled at that moment.
+  const auto request = desk_.computed_at(index, message.number());
+  if (!request) return;  // It was cancelled at that moment, or is none of this node's.
   auto outputs = outputs_of(message, orders_.at(*request).ticket, options_.vocabulary);
   if (!outputs.ok()) return desk_.ticket_failed(message.number(), outputs.status().with_context("prefill node"), &commands_);
   post_({.kind = TransferEvent::Kind::kFirstTokens,

@@ -133,18 +133,20 @@ void RemotePrompts::probe_done(int index, const Status& status) {
   if (const Status fits = check_transport(options_.require_transport, info); !fits.ok()) return reset(index, fits);
   const double seconds = static_cast<double>(std::max<std::int64_t>(1, EventThread::now_us() - node.probe_sent_us)) * 1e-6;
   const double rate = 2.0 * kProbeBlocks * largest_unit_bytes(cache_->shape()) / seconds;
+  desk_.node_up(index, &commands_);
+  const bool up = desk_.node_is_up(index);
   show(index, [&](PrefillNodeStatus& shown) {
-    shown.up = true;
-    shown.problem.clear();
+    shown.up = up;
+    if (up) shown.problem.clear();
     shown.transport = info.transport;
     shown.device = info.device;
     shown.probe_bytes_per_s = rate;
   });
-  log_info("prefill node ready", {{"node", options_.nodes[static_cast<std::size_t>(index)]},
-                                  {"transport", info.transport},
-                                  {"device", info.device},
-                                  {"probe_mb_per_s", rate * 1e-6}});
-  desk_.node_up(index, &commands_);
+  log_info(up ? "prefill node ready" : "prefill node proven, but draining",
+           {{"node", options_.nodes[static_cast<std::size_t>(index)]},
+            {"transport", info.transport},
+            {"device", info.device},
+            {"probe_mb_per_s", rate * 1e-6}});
   carry_out();
 }
 
@@ -170,7 +172,8 @@ void RemotePrompts::take_message(int index, const v1::PrefillMessage& message) {
   switch (message.message_case()) {
     case v1::PrefillMessage::kFirstTokens: return take_first_tokens(index, message.first_tokens());
     case v1::PrefillMessage::kError:
-      if (const auto prober = by_probe(message.error().number())) return probe_done(*prober, status_of(message.error()));
+      if (by_probe(message.error().number()) == index) return probe_done(index, status_of(message.error()));
+      if (!desk_.computed_at(index, message.error().number())) return;  // As in take_first_tokens().
       return desk_.ticket_failed(message.error().number(), status_of(message.error()).with_context("prefill node"), &commands_);
     case v1::PrefillMessage::kDraining:
       show(index, [](PrefillNodeStatus& status) {

@@ -57,6 +57,7 @@ class CancelTest(unittest.TestCase):
                 # One chunk is 512 rows; the client may be noticed late in it, and the next one be under way.
                 self.assertLess(pair.prefill.metric(rows) - before, length // 2, f"of {length} prompt tokens")
             self.assertEqual(pair.decode.metric(ARRIVED), 0, "no cache was finished for nobody")
+            self.assertEqual(pair.prefill.metric("lynx_pair_tickets_failed_total"), 0, "that a client leaves is no failure")
             pair.wait_until_idle()
 
 

@@ -166,4 +166,12 @@ TEST_CASE("an error keeps its code and its words; an unknown code is an internal
   v1::TicketError error;
   error.set_code("OK");
   CHECK(status_of(error).code() == Code::kInternal);
+  error.set_code(std::string(100'000, 'x'));
+  std::string words = "x";
+  while (words.size() < 100'000) words += "é";
+  error.set_message(words);
+  const std::string kept = status_of(error).message();
+  CHECK(kept.size() < 1100);
+  CHECK(kept.starts_with("xéé"));
+  CHECK(kept.find("é (xxx") != std::string::npos);  // No half character.
 }
