@@ -156,6 +156,11 @@ Status apply_all(const Flags& flags, const Environment& environment, Program pro
   for (const auto& [name, text] : flags.values) {
     LYNX_RETURN_IF_ERROR(apply(*find_config_option(name), text, "--" + name, config));
   }
+  // Of two names of one setting the later flag has won: the other one must have said the same.
+  for (const auto& [name, text] : flags.values) {
+    if (name != "gap" && name != "speculation") continue;
+    if (find_config_option(name)->get(*config) != text) return invalid_argument("--gap and --speculation contradict each other");
+  }
   return {};
 }
 

@@ -156,6 +156,9 @@ TEST_CASE("speculation is another name of gap, and print-config gives the one") 
   CHECK(parse({"--config", off.path()}).config->gap == "wait");
   CHECK(parse({"--config", off.path(), "--gap=draft"}).config->gap == "draft");
   CHECK(parse({"--gap=speculate"}).err.find("draft or wait") != std::string::npos);
+  CHECK(parse({"--speculation=off", "--gap=wait"}).config->gap == "wait");
+  CHECK(parse({"--speculation=off", "--gap=draft"}).err.find("contradict") != std::string::npos);
+  CHECK(parse({"--gap=wait", "--speculation=on"}).err.find("contradict") != std::string::npos);
   CHECK(parse({"--speculation=wait"}).err.find("on or off") != std::string::npos);
   const auto printed = nlohmann::json::parse(parse({"--speculation=off", "--print-config"}).out);
   CHECK(printed.at("gap") == "wait");
