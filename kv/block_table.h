@@ -31,7 +31,7 @@ class BlockTable {
   /// any. False, and nothing changed, when a copy is needed and no block is free.
   bool make_writable(int position, std::optional<BlockCopy>* copied);
 
-  /// Drops the blocks wholly beyond the first `tokens` tokens (rollback, or 0 to give all back).
+  /// Drops the blocks wholly beyond the first `tokens` tokens (those of drafts; 0 gives all back).
   void truncate(int tokens);
 
   /// A table that shares the blocks holding the first `tokens` tokens.

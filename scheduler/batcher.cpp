@@ -170,7 +170,7 @@ void Batcher::released(SequenceId id) {
 BatcherStep Batcher::next() {
   BatcherStep step;
   if (!in_pass_.empty()) return step;
-  step.preempt = preempt_until_it_fits();
+  preempt_until_it_fits(&step);
   if (!step.preempt.empty()) return step;
   step.admit = admit_in_order();
   plan_decodes(step.pass);

@@ -11,8 +11,9 @@
 // - Blocks are counted here and owned by kv/. They count as held until released() says that nothing uses them any more.
 //
 // - A remote prompt is a running request without rows. Its first tokens may come, and end it, before its cache does.
-// - Once its Anchors are there it drafts, one token of each choice a pass, in rows and blocks that nobody else wants. With its
-//   cache complete, a choice's drafts ride on its next decode step: one row more for each (kVerify).
+// - Once its Anchors are there it drafts, one token of each choice a pass, in rows and blocks that nobody else wants. Blocks that
+//   only drafts need are taken back before anybody is preempted. With its cache complete, a choice's drafts ride on its next
+//   decode step: one row more for each (kVerify).
 //
 // Progress: the oldest running request always ends. It has rows in every pass (max_running is clamped to the pass's rows and logit
 // rows, so decode steps always fit and leave at least one row while anything prefills; the oldest is served first). It has blocks:
@@ -77,6 +78,9 @@ struct PassItem {
 
 /// What to do now. When anything is to be preempted there is no pass: release, report, ask again.
 struct BatcherStep {
+  /// Before all else: these keep the blocks of their tokens and give the others back, which count as free already. Their drafts
+  /// stay.
+  std::vector<SequenceId> take_back;
   std::vector<RequestId> preempt;  ///< Give back the blocks of all their live choices.
   std::vector<RequestId> admit;    ///< They have blocks for their prompt: from now on in passes, or awaiting their cache.
   std::vector<PassItem> pass;      ///< Decode steps first. Blocks for all of it are taken.
@@ -156,7 +160,8 @@ class Batcher {
   static bool has_drafts(const Request& request);
   static int growth(const Request& request);
   int retiring_blocks() const;
-  std::vector<RequestId> preempt_until_it_fits();
+  void preempt_until_it_fits(BatcherStep* step);
+  std::vector<SequenceId> take_back(int blocks);
   static void preempt(Request& request);
   std::vector<RequestId> admit_in_order();
   bool take_blocks(Request& request, int choice, int tokens);

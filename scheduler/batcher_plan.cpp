@@ -42,8 +42,7 @@ int Batcher::leader(const Request& request) {
   return static_cast<int>(live - request.choices.begin());
 }
 
-std::vector<RequestId> Batcher::preempt_until_it_fits() {
-  std::vector<RequestId> preempted;
+void Batcher::preempt_until_it_fits(BatcherStep* step) {
   int wanted = 0;
   std::vector<std::pair<RequestId, Request*>> running;
   for (auto& [id, request] : requests_) {
@@ -51,6 +50,7 @@ std::vector<RequestId> Batcher::preempt_until_it_fits() {
     running.emplace_back(id, &request);
     wanted += growth(request);
   }
+  step->take_back = take_back(wanted - free_ - retiring_blocks());
   int available = free_ + retiring_blocks();
   while (wanted > available && running.size() > 1) {
     auto [id, request] = running.back();
@@ -58,9 +58,31 @@ std::vector<RequestId> Batcher::preempt_until_it_fits() {
     wanted -= growth(*request);
     available += request->blocks.held();
     preempt(*request);
-    preempted.push_back(id);
+    step->preempt.push_back(id);
   }
-  return preempted;
+}
+
+// Blocks that only drafts need, the youngest request's first, until there are `blocks` of them. What was drafted in them is
+// computed again once there are others.
+std::vector<SequenceId> Batcher::take_back(int blocks) {
+  std::vector<SequenceId> from;
+  for (auto it = requests_.rbegin(); it != requests_.rend(); ++it) {
+    auto& [id, request] = *it;
+    if (!is_running(request.state)) continue;
+    for (int index = 0; index < request.shape.choices; ++index) {
+      Choice& choice = request.choices[static_cast<std::size_t>(index)];
+      if (blocks <= 0) return from;
+      if (choice.ended) continue;  // All of its blocks are retiring.
+      const int known = request.shape.prompt_tokens + choice.generated;
+      const int taken = request.blocks.shrink(index, known);
+      if (taken == 0) continue;
+      choice.draft_computed = std::min(choice.draft_computed, known);
+      free_ += taken;
+      blocks -= taken;
+      from.push_back({id, index});
+    }
+  }
+  return from;
 }
 
 void Batcher::preempt(Request& request) {

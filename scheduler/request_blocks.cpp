@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace lynx::scheduler {
 
@@ -62,6 +63,12 @@ void RequestBlocks::grow(int choice, int tokens) {
   if (target <= c.own) return;
   c.own = target;
   c.on_tail = false;
+}
+
+int RequestBlocks::shrink(int choice, int tokens) {
+  Choice& c = choices_[static_cast<std::size_t>(choice)];
+  const int kept = std::min(c.own, own_blocks_at(tokens));
+  return std::exchange(c.own, kept) - kept;
 }
 
 int RequestBlocks::growth_of_all(std::span<const int> tokens) const {

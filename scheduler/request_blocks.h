@@ -34,6 +34,9 @@ class RequestBlocks {
   int growth(int choice, int tokens) const;
   void grow(int choice, int tokens);
 
+  /// `choice` gives back what it holds beyond `tokens` tokens (more than the prompt's): so many blocks, all its own.
+  int shrink(int choice, int tokens);
+
   /// Blocks to take so that every choice may write up to tokens[choice]; 0 = that choice stays as it is. Choices that do not hold
   /// the prompt yet are counted as if they will share it.
   int growth_of_all(std::span<const int> tokens) const;

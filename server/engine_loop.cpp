@@ -90,6 +90,10 @@ void EngineLoop::add(std::vector<std::unique_ptr<Generation>> arrived) {
 void EngineLoop::step() {
   auto [arrived, step] = intake_.plan();
   add(std::move(arrived));
+  for (const auto& [id, choice] : step.take_back) {
+    Generation& generation = *generations_.at(id);
+    generation.at(choice).blocks.truncate(generation.known_tokens(choice));
+  }
   for (const RequestId id : step.preempt) preempt(*generations_.at(id));
   Status status;
   for (std::size_t i = 0; i < step.admit.size() && status.ok(); ++i) status = admit(*generations_.at(step.admit[i]));

@@ -195,6 +195,39 @@ TEST_CASE("a verification's drafts crowd out no decode step that needs a block")
   CHECK(same(step.pass[1], {2, 0}, 8, 1, PassKind::kDecode, 1));
 }
 
+// Fails where the decode step's block is looked for among the free ones and the youngest's alone.
+TEST_CASE("a block that only drafts need is taken back before anybody is preempted") {
+  Batcher batcher(limits(5));
+  start(batcher, 1, {.prompt_tokens = 4, .max_tokens = 16});
+  start(batcher, 2, {.prompt_tokens = 4, .max_tokens = 12});
+  batcher.anchored(1, 20);
+  for (int pass = 0; pass < 5; ++pass) REQUIRE(draft(batcher).pass.size() == 1);  // The last one in a block for nothing else.
+  REQUIRE(batcher.free_blocks() == 1);
+  batcher.prompt_arrived(2);
+  for (int pass = 0; pass < 4; ++pass) {
+    const BatcherStep step = draft(batcher);
+    REQUIRE_FALSE(step.pass.empty());
+    CHECK(same(step.pass[0], {2, 0}, 4 + pass, 1, PassKind::kDecode, 1));
+    batcher.token_added({2, 0});
+  }
+  REQUIRE(batcher.free_blocks() == 0);
+  const BatcherStep step = draft(batcher);
+  CHECK(step.preempt.empty());
+  CHECK(step.take_back == std::vector<SequenceId>{{1, 0}});
+  REQUIRE(step.pass.size() == 1);
+  CHECK(same(step.pass[0], {2, 0}, 8, 1, PassKind::kDecode, 1));
+  batcher.choice_ended({2, 0});
+  batcher.released({2, 0});
+  // There are blocks again: what lay in the lost one is computed again, and drafting goes on.
+  const BatcherStep next = draft(batcher);
+  REQUIRE(next.pass.size() == 1);
+  CHECK(same(next.pass[0], {1, 0}, 5, 8, PassKind::kDraft, 1));
+  batcher.prompt_arrived(1);
+  const BatcherStep verification = batcher.next();
+  REQUIRE(verification.pass.size() == 1);
+  CHECK(same(verification.pass[0], {1, 0}, 4, 10, PassKind::kVerify, 10));
+}
+
 // Fails where drafts are planned before chunks: the oldest one's replay would find no rows.
 TEST_CASE("a replay goes before drafts") {
   BatcherLimits narrow = limits(100);

@@ -87,6 +87,8 @@ void BatcherSimulation::cancel_some() {
 void BatcherSimulation::step() {
   const BatcherStep step = batcher_.next();
   check(step.preempt.empty() || (step.pass.empty() && step.admit.empty()), "a pass beside a preemption");
+  for (const SequenceId id : step.take_back) on_take_back(id);
+  if (!step.preempt.empty()) check_no_spare_blocks();
   for (const RequestId id : step.preempt) on_preempt(id);
   for (const RequestId id : step.admit) on_admit(id);
   check_pass(step.pass);

@@ -35,6 +35,7 @@ struct SimulationCoverage {
   int left_out = 0;             ///< Drafts that found no place in their verification.
   int verified_in_replay = 0;   ///< Replays of a choice that has drafts.
   int drafts_beside_steps = 0;  ///< Passes that draft and decode.
+  int taken_back = 0;           ///< Blocks of drafts.
 };
 
 class BatcherSimulation {
@@ -74,6 +75,8 @@ class BatcherSimulation {
   void arrive();
   void cancel_some();
   void step();
+  void on_take_back(SequenceId id);
+  void check_no_spare_blocks();
   void on_preempt(RequestId id);
   void on_admit(RequestId id);
   void check_pass(const std::vector<PassItem>& pass);

@@ -77,6 +77,30 @@ void BatcherSimulation::drop_drafts(Live& live) {
   for (Choice& choice : live.choices) choice.drafted = 0;
 }
 
+void BatcherSimulation::on_take_back(SequenceId id) {
+  const Live& live = live_.at(id.request);
+  Choice& choice = live_.at(id.request).choices[static_cast<std::size_t>(id.choice)];
+  check(live.running && !choice.ended, "blocks are taken back from what does not run");
+  const int known = live.shape.prompt_tokens + choice.generated;
+  const int before = blocks_.blocks({id.request, id.choice});
+  blocks_.truncate({id.request, id.choice}, known);
+  check(blocks_.blocks({id.request, id.choice}) < before, "nothing is taken back");
+  choice.draft_computed = std::min(choice.draft_computed, known);
+  coverage_->taken_back += before - blocks_.blocks({id.request, id.choice});
+}
+
+// Nobody is preempted for a block that only a draft needs.
+void BatcherSimulation::check_no_spare_blocks() {
+  for (const auto& [id, live] : live_) {
+    for (int c = 0; live.running && c < live.shape.choices; ++c) {
+      const Choice& choice = live.choices[static_cast<std::size_t>(c)];
+      if (choice.ended || !blocks_.holds({id, c})) continue;
+      const int known = live.shape.prompt_tokens + choice.generated;
+      check((blocks_.blocks({id, c}) - 1) * limits_.block_tokens < known, "preempted, though drafts hold blocks");
+    }
+  }
+}
+
 void BatcherSimulation::begin_draft(const PassItem& item, const Live& live, Choice& choice) {
   const int known = live.shape.prompt_tokens + choice.generated + choice.drafted;
   check(live.drafting, "a draft without Anchors");

@@ -45,4 +45,5 @@ TEST_CASE("in thousands of random worlds no block is lost, every request ends an
   CHECK(coverage.left_out > 1000);
   CHECK(coverage.verified_in_replay > 100);
   CHECK(coverage.drafts_beside_steps > 1000);
+  CHECK(coverage.taken_back > 100);
 }

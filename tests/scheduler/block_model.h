@@ -26,6 +26,10 @@ class BlockModel {
     }
   }
 
+  void truncate(Key key, int tokens) {
+    while (blocks(key) * block_tokens_ >= tokens + block_tokens_) tables_.at(key).pop_back();
+  }
+  int blocks(Key key) const { return static_cast<int>(tables_.at(key).size()); }
   void fork(Key from, Key to) { tables_[to] = tables_[from]; }
   void release(Key key) { tables_.erase(key); }
   bool holds(Key key) const { return tables_.count(key) > 0; }

@@ -122,6 +122,11 @@ void PairWorld::Decode::ticket_failed(std::uint64_t ticket, const Status& why) {
 void PairWorld::Decode::pump() {
   while (!pass_under_way_) {
     scheduler::BatcherStep step = batcher_.next();
+    for (const scheduler::SequenceId& sequence : step.take_back) {
+      ++world_->coverage_->taken_back;
+      Live& live = live_.at(sequence.request);
+      live.table.truncate(live.shape.prompt_tokens + live.generated);
+    }
     for (const std::uint64_t id : step.preempt) {
       ++world_->coverage_->preempted;
       Live& live = live_.at(id);

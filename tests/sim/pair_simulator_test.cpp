@@ -45,6 +45,7 @@ TEST_CASE("In thousands of worlds a pair serves every request from its own cache
   CHECK(seen.rolled_back > 500);
   CHECK(seen.arrived_drafting > 500);
   CHECK(seen.preempted_drafting > 10);
+  CHECK(seen.taken_back > 0);
   CHECK(seen.cancelled_drafting > 50);
 }
 

@@ -26,7 +26,7 @@ inline constexpr int kSimLayers = 2;
 struct PairCoverage {
   std::uint64_t finished = 0, failed = 0, cancelled = 0, ended_by_first_token = 0;
   std::uint64_t anchored = 0, anchors_lost = 0, drafts = 0, accepted = 0, rolled_back = 0, died_between = 0;
-  std::uint64_t preempted_drafting = 0, cancelled_drafting = 0, arrived_drafting = 0;
+  std::uint64_t preempted_drafting = 0, taken_back = 0, cancelled_drafting = 0, arrived_drafting = 0;
   std::uint64_t arrived = 0, again = 0, preempted = 0, deaths = 0, sessions_lost = 0, retired_in_flight = 0;
 };
 
