@@ -53,17 +53,19 @@ void EngineLoop::take_first_tokens(TransferEvent event) {
   emit(event.request);
 }
 
-// A token that is known already (the prompt was asked for again after a preemption or a node's death) must come out the same.
+// A token that is known already (the prompt was asked for again after a preemption or a node's death) must come out the same,
+// unless one of the two was chosen with other numerics than ours.
 Status EngineLoop::take_first_token(Generation& generation, int choice, TokenOutput token, bool same_numerics) {
   const std::vector<std::int32_t>& known = generation.at(choice).tokens;
   if (known.empty()) {
+    generation.own_numerics = same_numerics;
     intake_.with_batcher([&](scheduler::Batcher& batcher) { batcher.token_added({generation.id, choice}); });
     intake_.add_totals({.generation_tokens = 1});
     take_token(generation, choice, std::move(token), Clock::now());
     return {};
   }
   if (known.front() == token.id) return {};
-  if (!same_numerics) {
+  if (!same_numerics || !generation.own_numerics) {
     log_warning("prefill nodes of different numerics disagree about a first token; the committed one stays",
                 {{"request_id", generation.request.request_id}, {"committed", known.front()}, {"now", token.id}});
     return {};

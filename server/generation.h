@@ -57,6 +57,7 @@ struct Generation {
   bool prompt_reported = false;
   bool in_transfer = false;  ///< A PromptTransfer may read or write its prompt's blocks.
   int preemptions = 0;
+  bool own_numerics = true;  ///< The first tokens were chosen with this node's numerics.
   GenerationTimes times;
   std::shared_ptr<const quant::PlaneProfile> profile;  ///< Of its Anchors, while it drafts.
   Receipt receipt;                                     ///< Counts and bytes; make_receipt() adds the times.
