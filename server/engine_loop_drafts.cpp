@@ -66,11 +66,11 @@ void EngineLoop::settle_drafts(std::span<const PassItem> pass, scheduler::Batche
     batcher.accepted(item.sequence, choice.accepted);
     totals->drafted += static_cast<std::uint64_t>(drafted);
     totals->accepted += static_cast<std::uint64_t>(choice.accepted);
-    // A choice that ended says nothing of the drafts behind its end.
-    if (const int tried = choice.finish ? choice.accepted : drafted; tried > 0) draft_budget_.verified(tried, choice.accepted);
+    // Each token of this pass was held against a draft, as far as there were any; drafts behind a choice's end were not.
+    const int tokens = generation.known_tokens(item.sequence.choice) - (item.start + 1);
+    if (const int tried = std::min(drafted, tokens); tried > 0) draft_budget_.verified(tried, choice.accepted);
     totals->draft_acceptance = draft_budget_.acceptance();
-    if (!generation.times.verified) generation.times.verified = Clock::now();
-    generation.settle_drafts(item.sequence.choice);
+    generation.settle_verified(item.sequence.choice, Clock::now());
   }
 }
 

@@ -140,6 +140,13 @@ void Generation::settle_drafts(int choice) {
   c.drafts_changed = true;
 }
 
+void Generation::settle_verified(int choice, Clock::time_point now) {
+  any_verified = any_verified || !at(choice).drafts.empty();
+  settle_drafts(choice);
+  const bool left = std::any_of(choices.begin(), choices.end(), [](const auto& c) { return !c.finish && !c.drafts.empty(); });
+  if (any_verified && !left && !times.verified) times.verified = now;
+}
+
 std::optional<GenerationUpdate> Generation::take_update() {
   GenerationUpdate update;
   for (std::size_t i = 0; i < choices.size(); ++i) {

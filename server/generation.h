@@ -44,7 +44,7 @@ struct GenerationTimes {
   std::optional<Clock::time_point> second_token;
   std::optional<Clock::time_point> anchored;  ///< The stations of a transfer: the first time, where there were several.
   std::optional<Clock::time_point> arrived;
-  std::optional<Clock::time_point> verified;
+  std::optional<Clock::time_point> verified;  ///< No drafts are left, and some were held against the cache.
 };
 
 struct Generation {
@@ -57,7 +57,8 @@ struct Generation {
   bool prompt_reported = false;
   bool in_transfer = false;  ///< A PromptTransfer may read or write its prompt's blocks.
   int preemptions = 0;
-  bool own_numerics = true;  ///< The first tokens were chosen with this node's numerics.
+  bool any_verified = false;  ///< Drafts were held against the cache.
+  bool own_numerics = true;   ///< The first tokens were chosen with this node's numerics.
   GenerationTimes times;
   std::shared_ptr<const quant::PlaneProfile> profile;  ///< Of its Anchors, while it drafts.
   Receipt receipt;                                     ///< Counts and bytes; make_receipt() adds the times.
@@ -83,6 +84,8 @@ struct Generation {
   void keep_drafts(int choice, int count);
   /// Counts a choice's drafts, `accepted` of which are tokens now, and forgets them.
   void settle_drafts(int choice);
+  /// The same for drafts that were held against the cache `now`; there may be none left of them.
+  void settle_verified(int choice, Clock::time_point now);
 
   /// The update that carries what became final since the last one; nullopt when there is nothing.
   std::optional<GenerationUpdate> take_update();

@@ -194,3 +194,36 @@ TEST_CASE("a first token that another prefill node chooses otherwise is an error
     }
   }
 }
+
+// Fails where a draft that differs from the end token counts as not tried.
+TEST_CASE("a choice that ends with a token that differs from its draft has tried that draft") {
+  DecodeWorld world;
+  world.runner->exact = {{51, kEnd}};
+  world.runner->on_anchors = {{51, 52}};
+  const auto sink = world.submit("r", 4);
+  world.script.first_token(0, 50);
+  world.script.anchored(0);
+  sink->wait_for_drafts(2);
+  CHECK(sink->now().drafts.tokens == Tokens{51, 52});
+  world.script.arrived(0);
+  const Sink::Seen seen = sink->wait();
+  CHECK(seen.tokens == Tokens{50, 51});  // The end token is not shown.
+  CHECK(seen.receipt.accepted == 1);
+  CHECK(seen.receipt.verified_s >= seen.receipt.anchors_s);
+  scheduler::DraftBudget budget(64);
+  budget.verified(2, 1);
+  CHECK(world.engine->stats().draft_acceptance == budget.acceptance());
+}
+
+TEST_CASE("drafts behind a choice's end were not tried") {
+  DecodeWorld world;
+  const auto sink = world.submit("r", 12, {"xx"});
+  world.script.first_token(0, 50);
+  world.script.anchored(0);
+  sink->wait_for_drafts(10);
+  world.script.arrived(0);
+  CHECK(sink->wait().receipt.accepted == 1);
+  scheduler::DraftBudget budget(64);
+  budget.verified(1, 1);
+  CHECK(world.engine->stats().draft_acceptance == budget.acceptance());
+}
