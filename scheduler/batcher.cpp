@@ -108,7 +108,10 @@ void Batcher::anchored(RequestId id, int drafts) {
   if (it == requests_.end() || !apply(it->second, RequestEvent::kAnchored)) return;
   share_prompt(it->second);
   it->second.draft_limit = drafts;
-  for (Choice& choice : it->second.choices) choice.draft_computed = it->second.shape.prompt_tokens;
+  for (Choice& choice : it->second.choices) {
+    choice.draft_computed = it->second.shape.prompt_tokens;
+    choice.drafted_end = false;
+  }
 }
 
 void Batcher::anchors_lost(RequestId id) {
@@ -116,10 +119,12 @@ void Batcher::anchors_lost(RequestId id) {
   if (it != requests_.end() && apply(it->second, RequestEvent::kAnchorsLost)) drop_drafts(it->second);
 }
 
-void Batcher::drafted(SequenceId id) {
+void Batcher::drafted(SequenceId id, bool last) {
   auto it = requests_.find(id.request);
   if (it == requests_.end() || it->second.state != RequestState::kDrafting) return;
-  ++it->second.choices[static_cast<std::size_t>(id.choice)].drafted;
+  Choice& choice = it->second.choices[static_cast<std::size_t>(id.choice)];
+  ++choice.drafted;
+  choice.drafted_end = last;
 }
 
 void Batcher::accepted(SequenceId id, int drafts) {

@@ -107,7 +107,8 @@ class Batcher {
   void token_added(SequenceId id);    ///< A token was chosen from the sequence's logits (by another node, if it awaits its cache).
   void anchored(RequestId id, int drafts);  ///< Its Anchors are there: up to so many tokens of each choice may be drafted.
   void anchors_lost(RequestId id);          ///< They are about to be overwritten; its drafts are dropped.
-  void drafted(SequenceId id);              ///< A token was drafted.
+  /// A token was drafted; `last`: it would end its choice, and none is wanted behind it.
+  void drafted(SequenceId id, bool last = false);
   /// So many of the drafts in the last pass were right; each is one of the tokens that token_added() tells of.
   void accepted(SequenceId id, int drafts);
   void choice_ended(SequenceId id);  ///< No further token is wanted. Its blocks stay held until released().
@@ -130,6 +131,7 @@ class Batcher {
     int computed = 0;        ///< Positions whose KV is stored; the prompt's are counted in Request until it is complete.
     int drafted = 0;         ///< Drafts behind the generated tokens.
     int draft_computed = 0;  ///< As `computed`, on the Anchors.
+    bool drafted_end = false;
     bool ended = false;
   };
   struct Request {

@@ -184,8 +184,8 @@ void Batcher::plan_drafts(std::vector<PassItem>& pass) {
     for (int index = 0; index < request.shape.choices; ++index) {
       const Choice& choice = request.choices[static_cast<std::size_t>(index)];
       const int known = request.shape.prompt_tokens + choice.generated + choice.drafted;
-      const bool enough =
-          choice.drafted >= request.draft_limit || choice.generated + choice.drafted + 1 >= request.shape.max_tokens;
+      const bool enough = choice.drafted_end || choice.drafted >= request.draft_limit ||
+                          choice.generated + choice.drafted + 1 >= request.shape.max_tokens;
       const int count = known - choice.draft_computed;
       if (choice.ended || choice.generated == 0 || enough || count > rows || logits < 1) continue;
       if (!take_spare_blocks(request, index, known)) continue;

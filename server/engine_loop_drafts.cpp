@@ -58,10 +58,10 @@ void EngineLoop::take_if_verified(LogitReading& reading, Clock::time_point now) 
 
 void EngineLoop::settle_drafts(std::span<const PassItem> pass, scheduler::Batcher& batcher, EngineIntake::Totals* totals) {
   for (const PassItem& item : pass) {
-    if (item.kind == PassKind::kDraft) batcher.drafted(item.sequence);
-    if (item.kind != PassKind::kVerify) continue;
     Generation& generation = *generations_.at(item.sequence.request);
     GenerationChoice& choice = generation.at(item.sequence.choice);
+    if (item.kind == PassKind::kDraft) batcher.drafted(item.sequence, generation.is_end(choice.drafts.back()));
+    if (item.kind != PassKind::kVerify) continue;
     const int drafted = static_cast<int>(choice.drafts.size());
     batcher.accepted(item.sequence, choice.accepted);
     totals->drafted += static_cast<std::uint64_t>(drafted);

@@ -95,10 +95,14 @@ std::int32_t Generation::token(int choice, int position) const {
   return generated < c.tokens.size() ? c.tokens[generated] : c.drafts[generated - c.tokens.size()];
 }
 
+bool Generation::is_end(std::int32_t token) const {
+  return std::binary_search(end_tokens.begin(), end_tokens.end(), token);
+}
+
 void Generation::add_token(int choice, TokenOutput token, std::string_view bytes) {
   GenerationChoice& c = at(choice);
   c.tokens.push_back(token.id);
-  const bool end = std::binary_search(end_tokens.begin(), end_tokens.end(), token.id);
+  const bool end = is_end(token.id);
   const bool last = static_cast<int>(c.tokens.size()) >= request.max_tokens;
   // An end token is no part of the text, unless the client asked for what stopped it.
   if (!end || request.include_stop_text) c.output.push(std::move(token), bytes);
@@ -112,7 +116,7 @@ void Generation::add_token(int choice, TokenOutput token, std::string_view bytes
 void Generation::add_draft(int choice, std::int32_t token, std::string_view bytes) {
   GenerationChoice& c = at(choice);
   c.drafts.push_back(token);
-  c.draft_bytes += bytes;
+  if (!is_end(token) || request.include_stop_text) c.draft_bytes += bytes;
   c.drafts_changed = true;
 }
 

@@ -75,10 +75,12 @@ struct Generation {
   /// The token at a position of a choice's sequence, drafts included.
   std::int32_t token(int choice, int position) const;
 
+  bool is_end(std::int32_t token) const;
+
   /// Takes the next token of a choice: adds it to its text and finishes the choice where the rules say so.
   void add_token(int choice, TokenOutput token, std::string_view bytes);
 
-  /// A token was drafted behind the others.
+  /// A token was drafted behind the others. Its text is shown where it would be part of the answer's.
   void add_draft(int choice, std::int32_t token, std::string_view bytes);
   /// Gives up all drafts of a choice but the first `count`.
   void keep_drafts(int choice, int count);

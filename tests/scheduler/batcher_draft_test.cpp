@@ -76,6 +76,28 @@ TEST_CASE("a draft a pass until the limit, and none that max_tokens leaves no ro
   }
 }
 
+TEST_CASE("nothing is drafted behind a drafted end, until there are other Anchors") {
+  Batcher batcher(limits(100));
+  start(batcher, 1, {.prompt_tokens = 6, .choices = 2, .max_tokens = 9});
+  batcher.anchored(1, 5);
+  REQUIRE(batcher.next().pass.size() == 2);
+  batcher.pass_completed();
+  batcher.drafted({1, 0}, true);
+  batcher.drafted({1, 1}, false);
+  const BatcherStep step = draft(batcher);
+  REQUIRE(step.pass.size() == 1);
+  CHECK(step.pass[0].sequence == SequenceId{1, 1});
+  batcher.anchors_lost(1);
+  batcher.anchored(1, 5);
+  CHECK(draft(batcher).pass.size() == 2);
+  batcher.drafted({1, 0}, true);
+  batcher.prompt_arrived(1);
+  const BatcherStep verification = batcher.next();
+  REQUIRE(verification.pass.size() == 2);
+  CHECK(same(verification.pass[0], {1, 0}, 6, 3, PassKind::kVerify, 3));
+  CHECK(same(verification.pass[1], {1, 1}, 6, 2, PassKind::kVerify, 2));
+}
+
 TEST_CASE("nothing is drafted before the first token or without Anchors") {
   Batcher batcher(limits(100));
   REQUIRE(batcher.submit(1, {.prompt_tokens = 6, .max_tokens = 9, .remote_prompt = true}).ok());

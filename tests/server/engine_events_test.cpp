@@ -227,3 +227,21 @@ TEST_CASE("drafts behind a choice's end were not tried") {
   budget.verified(1, 1);
   CHECK(world.engine->stats().draft_acceptance == budget.acceptance());
 }
+
+TEST_CASE("nothing is drafted behind a drafted end token, and its text is not shown") {
+  DecodeWorld world;
+  world.runner->exact = {{51, kEnd}};
+  const auto short_one = world.submit("short", 40);
+  const auto long_one = world.submit("long", 14);
+  for (const std::size_t request : {0U, 1U}) world.script.first_token(request, request == 0 ? 50 : 10);
+  for (const std::size_t request : {0U, 1U}) world.script.anchored(request);
+  long_one->wait_for_drafts(12);  // All that it may; the other one could draft in the same passes.
+  CHECK(short_one->now().drafts.tokens == Tokens{51, kEnd});
+  CHECK(short_one->now().drafts.text == "x");
+  for (const std::size_t request : {0U, 1U}) world.script.arrived(request);
+  const Sink::Seen seen = short_one->wait();
+  CHECK(seen.tokens == Tokens{50, 51});
+  CHECK(seen.receipt.drafted == 2);
+  CHECK(seen.receipt.accepted == 2);
+  CHECK(long_one->wait().receipt.accepted == 12);
+}
