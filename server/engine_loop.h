@@ -52,6 +52,7 @@ class EngineLoop {
   void take_results(std::span<LogitReading> readings);
   void take_if_verified(LogitReading& reading, Clock::time_point now);
   void drop_drafts(Generation& generation);
+  bool drafts_by_another(const quant::PlaneProfile& profile) const;
   void settle_drafts(std::span<const scheduler::PassItem> pass, scheduler::Batcher& batcher, EngineIntake::Totals* totals);
   void take_token(Generation& generation, int choice, TokenOutput token, Clock::time_point now);
   void first_output(Generation& generation, Clock::time_point now);

@@ -18,12 +18,22 @@ void EngineLoop::anchored(TransferEvent event) {
   Generation& generation = *it->second;
   if (!generation.times.anchored) generation.times.anchored = Clock::now();
   generation.receipt.gap = generation.request.gap.value_or(default_gap_);
-  const int drafts = generation.receipt.gap == GapMode::kDraft ? draft_budget_.next() : 0;
+  if (generation.receipt.gap == GapMode::kWait || drafts_by_another(*event.profile)) return;
+  const int drafts = draft_budget_.next();
   if (drafts == 0) return;
   log_debug("request drafting", {{"request_id", generation.request.request_id}, {"most_drafts", drafts}});
   generation.profile = std::move(event.profile);
   share_arrived_prompt(generation);
   intake_.with_batcher([&](scheduler::Batcher& batcher) { batcher.anchored(event.request, drafts); });
+}
+
+// A pass reads all Anchors by one profile. With a wrong one drafts are garbage, and the budget believes that the model drafts
+// badly.
+bool EngineLoop::drafts_by_another(const quant::PlaneProfile& profile) const {
+  return std::any_of(generations_.begin(), generations_.end(), [&](const auto& entry) {
+    const auto& used = entry.second->profile;
+    return used != nullptr && *used != profile;
+  });
 }
 
 void EngineLoop::anchors_lost(RequestId id) {
@@ -75,6 +85,7 @@ void EngineLoop::settle_drafts(std::span<const PassItem> pass, scheduler::Batche
 }
 
 void EngineLoop::drop_drafts(Generation& generation) {
+  generation.profile.reset();
   for (int choice = 0; choice < generation.request.choices; ++choice) generation.settle_drafts(choice);
 }
 

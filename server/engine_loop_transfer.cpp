@@ -88,6 +88,7 @@ void EngineLoop::prompt_arrived(const TransferEvent& event) {
   generation.receipt.verified = full_view(event.mode);
   generation.receipt.first_bytes += event.bytes.units;
   generation.receipt.residual_bytes += event.bytes.residuals;
+  generation.profile.reset();
   share_arrived_prompt(generation);
   for (GenerationChoice& choice : generation.choices) {
     if (choice.finish) choice.blocks.truncate(0);

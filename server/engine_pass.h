@@ -32,8 +32,7 @@ class PassBuilder {
   std::vector<std::int32_t> tokens_;
   std::vector<attention::QuerySpan> spans_;
   std::vector<int> logit_rows_;
-  std::shared_ptr<const quant::PlaneProfile> profile_;  ///< By which all Anchors of a pass are read: that of
-                                                        ///< another prefill node only makes worse drafts.
+  std::shared_ptr<const quant::PlaneProfile> profile_;  ///< By which all Anchors of a pass are read: all who draft have it.
 };
 
 }  // namespace lynx::server

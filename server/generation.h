@@ -60,7 +60,7 @@ struct Generation {
   bool any_verified = false;  ///< Drafts were held against the cache.
   bool own_numerics = true;   ///< The first tokens were chosen with this node's numerics.
   GenerationTimes times;
-  std::shared_ptr<const quant::PlaneProfile> profile;  ///< Of its Anchors, while it drafts.
+  std::shared_ptr<const quant::PlaneProfile> profile;  ///< Of its Anchors, while it drafts; else null.
   Receipt receipt;                                     ///< Counts and bytes; make_receipt() adds the times.
 
   int prompt_tokens() const { return static_cast<int>(request.prompt.size()); }

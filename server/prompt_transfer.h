@@ -35,7 +35,7 @@ struct TransferEvent {
   std::vector<TokenOutput> first_tokens{};   ///< [choice]; nothing where max_tokens is 0.
   std::vector<TokenOutput> prompt_scores{};  ///< Of positions 1 …, where they were asked for.
   bool same_numerics = true;                 ///< The prefill node's numerics fingerprint is ours: its tokens must be ours.
-  std::shared_ptr<const quant::PlaneProfile> profile{};  ///< kAnchored: of the Anchors.
+  std::shared_ptr<const quant::PlaneProfile> profile{};  ///< kAnchored: of the Anchors, never null.
   TransferMode mode = kDefaultTransferMode;              ///< kFirstTokens, kAnchored, kArrived.
   transport::TransferBytes bytes{};                      ///< kArrived.
 };

@@ -245,3 +245,30 @@ TEST_CASE("nothing is drafted behind a drafted end token, and its text is not sh
   CHECK(seen.receipt.accepted == 2);
   CHECK(long_one->wait().receipt.accepted == 12);
 }
+
+// A pass reads all Anchors by one profile.
+TEST_CASE("requests draft at the same time only on Anchors of one profile") {
+  const quant::PlaneProfile one{.wide_k = {true, false}};
+  const quant::PlaneProfile other{.wide_k = {false, true}};
+  DecodeWorld world;
+  std::vector<std::shared_ptr<Sink>> sinks;
+  for (const char* id : {"a", "b", "c"}) sinks.push_back(world.submit(id, 10));
+  for (const std::size_t request : {0U, 1U, 2U}) world.script.first_token(request, 20);
+  world.script.anchored(0, one);
+  world.script.anchored(1, other);
+  world.script.anchored(2, one);  // Equal, though not the same.
+  for (const std::size_t request : {0U, 2U}) sinks[request]->wait_for_drafts(8);
+  CHECK(sinks[1]->now().drafts.tokens.empty());
+  world.script.arrived(0);
+  world.script.tell(2, {.kind = Kind::kAnchorsLost});
+  CHECK(sinks[0]->wait().receipt.accepted == 8);
+  sinks.push_back(world.submit("d", 10));
+  world.script.first_token(3, 20);
+  world.script.anchored(3, other);
+  sinks[3]->wait_for_drafts(8);
+  for (const std::size_t request : {1U, 2U, 3U}) world.script.arrived(request);
+  CHECK(sinks[1]->wait().receipt.drafted == 0);
+  CHECK(sinks[2]->wait().receipt.rolled_back == 8);
+  CHECK(sinks[3]->wait().receipt.accepted == 8);
+  for (const auto& sink : sinks) CHECK(sink->wait().tokens == Tokens{20, 21, 22, 23, 24, 25, 26, 27, 28, 29});
+}
