@@ -62,7 +62,7 @@ def told(receipt: dict) -> str:
             steps.append(f"verified at {at('verified_s')}: {receipt['accepted']} accepted, {receipt['rolled_back']} rolled back")
     else:
         steps.append(f"cache there at {at('cache_s')}")
-    return f"receipt: {', '.join(steps)}; every token chosen at precision '{receipt['verified']}'"
+    return f"receipt: {', '.join(steps)}; tokens behind the first chosen at precision '{receipt['verified']}'"
 
 
 def main() -> int:

@@ -49,7 +49,7 @@ enum class FinishReason { kStop, kLength };
 /// How an answer came about. Seconds since the request was submitted; −1: that point was not reached.
 struct Receipt {
   std::optional<TransferMode> transfer;  ///< nullopt: the prompt was computed here.
-  FullView verified = FullView::kExact;  ///< What every token was chosen on.
+  FullView verified = FullView::kExact;  ///< What every token but the first was chosen on; that one is chosen on exact values.
   GapMode gap = GapMode::kWait;
   int drafted = 0;
   int accepted = 0;

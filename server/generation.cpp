@@ -175,6 +175,7 @@ std::optional<GenerationUpdate> Generation::take_update() {
 
 Receipt Generation::make_receipt() const {
   Receipt made = receipt;
+  if (!times.second_token) made.verified = FullView::kExact;  // First tokens are chosen where the prompt is computed.
   const auto since = [&](const std::optional<Clock::time_point>& at) { return at ? seconds(*at - times.submitted) : -1; };
   made.first_token_s = since(times.first_token);
   made.second_token_s = since(times.second_token);

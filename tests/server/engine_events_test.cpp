@@ -272,3 +272,16 @@ TEST_CASE("requests draft at the same time only on Anchors of one profile") {
   CHECK(sinks[3]->wait().receipt.accepted == 8);
   for (const auto& sink : sinks) CHECK(sink->wait().tokens == Tokens{20, 21, 22, 23, 24, 25, 26, 27, 28, 29});
 }
+
+TEST_CASE("an answer of first tokens alone was chosen on exact values, whatever the transfer") {
+  for (const int max_tokens : {1, 2}) {
+    CAPTURE(max_tokens);
+    DecodeWorld world;
+    const auto sink = world.submit("r", max_tokens);
+    world.script.first_token(0, 5, true, TransferMode::kInt4);
+    if (max_tokens > 1) world.script.arrived(0, TransferMode::kInt4);
+    const Sink::Seen seen = sink->wait();
+    CHECK(seen.receipt.transfer == TransferMode::kInt4);
+    CHECK(seen.receipt.verified == (max_tokens == 1 ? FullView::kExact : FullView::kAnchor));
+  }
+}
