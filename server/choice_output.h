@@ -14,7 +14,7 @@
 
 namespace lynx::server {
 
-/// A plain value: copy it to be able to roll back.
+/// Of committed tokens alone: nothing is ever taken back.
 class ChoiceOutput {
  public:
   /// `stops` may be null. Stop strings are looked for in the text after the first `min_tokens` tokens.

@@ -45,8 +45,7 @@ class StopStrings {
 /// Releases text that can no longer become part of a stop string. The stop string that is complete first wins, and where two are
 /// complete at the same byte the one that begins first: so the result does not depend on how the text was split (list order and
 /// token borders, which decide in other servers, have no say). Text is cut before the stop string, or behind it with
-/// `include_stop_text`. What goes in as whole code points comes out as whole code points. A plain value: copy it to be able to
-/// roll back.
+/// `include_stop_text`. What goes in as whole code points comes out as whole code points.
 class StopMatcher {
  public:
   struct Output {

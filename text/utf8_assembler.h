@@ -9,7 +9,7 @@ namespace lynx::text {
 
 /// Bytes of tokens in, complete UTF-8 out. A code point that is split over tokens is held back until it is whole; what can never
 /// become one is U+FFFD, once per maximal subpart. However the bytes are split, the joined output is what Python's
-/// `bytes.decode("utf-8", errors="replace")` gives for the joined input. A plain value: copy it to be able to roll back.
+/// `bytes.decode("utf-8", errors="replace")` gives for the joined input.
 class Utf8Assembler {
  public:
   /// The text that `bytes` completes; may be empty.
