@@ -31,7 +31,7 @@ Result<UnitKey> take_unit(std::span<const std::byte>& bytes) {
   auto plane = take<std::uint8_t>(bytes);
   unit.block = take<std::uint32_t>(bytes);
   if (part > static_cast<std::uint8_t>(Part::kV)) return damaged("unknown part " + std::to_string(part));
-  if (plane > static_cast<std::uint8_t>(Plane::kLossless)) return damaged("unknown plane " + std::to_string(plane));
+  if (plane > static_cast<std::uint8_t>(kLastPlane)) return damaged("unknown plane " + std::to_string(plane));
   unit.part = static_cast<Part>(part);
   unit.plane = static_cast<Plane>(plane);
   return unit;

@@ -67,7 +67,7 @@ Status check_values(std::uint8_t kind, std::uint8_t lane, std::uint8_t part, std
   if (kind < 1 || kind > static_cast<std::uint8_t>(MessageKind::kAck)) return damaged("unknown kind " + std::to_string(kind));
   if (lane >= kLanes) return damaged("unknown lane " + std::to_string(lane));
   if (part > static_cast<std::uint8_t>(Part::kV)) return damaged("unknown part " + std::to_string(part));
-  if (plane > static_cast<std::uint8_t>(Plane::kBf16Residual)) return damaged("unknown plane " + std::to_string(plane));
+  if (plane > static_cast<std::uint8_t>(kLastPlane)) return damaged("unknown plane " + std::to_string(plane));
   return {};
 }
 

@@ -36,6 +36,7 @@ enum class Plane : std::uint8_t {
   kExactResidual = 5,
   kBf16Residual = 6,  ///< The values themselves, where an exact Residual does not pay.
 };
+inline constexpr Plane kLastPlane = Plane::kBf16Residual;  ///< Numbers above it mean nothing, wherever one comes over the wire.
 constexpr bool is_residual(Plane plane) {
   return plane == Plane::kInt8Residual || plane == Plane::kExactResidual || plane == Plane::kBf16Residual;
 }

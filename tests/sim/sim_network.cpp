@@ -83,7 +83,7 @@ void SimNetwork::transmit(Message message) {
   past_.push_back(message);
   // The oldest go at random, so that some very old ones stay.
   if (past_.size() > kPastMax) past_.erase(past_.begin() + static_cast<std::ptrdiff_t>(random_() % past_.size()));
-  if (happens(faults_.loss)) return;
+  if (happens(faults_.loss) || (lose_ && lose_(message.header))) return;
   const int copies = happens(faults_.duplicate) ? 2 : 1;
   for (int copy = 0; copy < copies; ++copy) {
     Message each = message;

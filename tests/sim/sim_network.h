@@ -79,6 +79,8 @@ class SimNetwork {
   void kill(NodeId id, std::int64_t told_after_us);
   /// Nothing passes between two nodes until this time; then what was held comes.
   void stall(NodeId a, NodeId b, std::int64_t until_us);
+  /// Messages whose header it says yes to do not arrive; of those that chance loses it is not asked.
+  void lose(std::function<bool(std::span<const std::byte> header)> wanted) { lose_ = std::move(wanted); }
   /// A message from nobody.
   void inject(NodeId to, transport::Lane lane, std::span<const std::byte> header, std::span<const std::byte> payload);
 
@@ -115,7 +117,8 @@ class SimNetwork {
   std::map<std::pair<NodeId, NodeId>, std::int64_t> wire_free_us_;
   std::map<std::tuple<NodeId, NodeId, transport::Lane>, std::int64_t> last_arrival_us_;
   std::map<std::pair<NodeId, NodeId>, std::int64_t> stalls_;  ///< Smaller id first.
-  std::deque<Message> past_;                                  ///< What may be replayed.
+  std::function<bool(std::span<const std::byte>)> lose_;
+  std::deque<Message> past_;  ///< What may be replayed.
 };
 
 }  // namespace lynx::sim

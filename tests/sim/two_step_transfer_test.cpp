@@ -1,5 +1,6 @@
 // Anchors on lane 0 and their Residuals on lane 1, through the real sender and receiver.
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -155,6 +156,27 @@ TEST_CASE("A Residual that overtook its Anchor is rejected a little later, long 
   CHECK(stats().asked_again == 0);
   CHECK(sink->units == 4);
   CHECK(pair.decodes[0].log.anchored[1] == 1);
+}
+
+TEST_CASE("A lost Anchor and a lost Residual are asked for and sent again, without a new epoch") {
+  TransferFixture pair(sending(), receiving(), 1);
+  std::map<UnitKey, int> sent;
+  pair.network.lose([&](std::span<const std::byte> bytes) {
+    const auto header = decode_header(bytes);
+    if (header->kind != MessageKind::kData || header->unit.part != Part::kK) return false;
+    const bool anchor = header->unit.plane == Plane::kAnchor && header->unit.block == 2;
+    const bool residual = header->unit.plane == Plane::kExactResidual && header->unit.block == 3;
+    return (anchor || residual) && ++sent[header->unit] == 1;
+  });
+  auto sink = send_two_steps(pair, 1, 5);
+  pair.run_to_rest();
+  check_served(pair, 1, 1);
+  CHECK(sink->units == 20);
+  REQUIRE(sent.size() == 2);
+  for (const auto& [unit, times] : sent) CHECK(times == 2);
+  CHECK(pair.decodes[0].receiver->stats().asked_again > 0);
+  CHECK(pair.sender->stats().epochs_restarted == 0);
+  CHECK(pair.sender->stats().foreign_messages == 0);
 }
 
 TEST_CASE("The loss of a node between Anchors and Residuals ends the ticket where it is") {
