@@ -92,6 +92,13 @@ def check_code(path: pathlib.Path, name: str, table: dict[str, set[str]], report
             report(name, number, f"type {match.group(1)} is not CamelCase")
 
 
+def check_built(name: str, build_text: str, report) -> None:
+    """A test that no build file names passes for ever. `build_text`: of all build files of its folder."""
+    file = name.split("/")[-1]
+    if file.endswith("_test.cpp") and not re.search(rf"(?<!\w){re.escape(file)}", build_text):
+        report(name, 1, "no build file of its folder names this test")
+
+
 def check_format(root: pathlib.Path, files: list[pathlib.Path], report) -> None:
     tool = shutil.which("clang-format")
     if tool is None:
@@ -113,6 +120,10 @@ def self_test() -> None:
     long_body = ["int f(int x,", "      int y) {"] + ["  ++x;"] * 80 + ["}"]
     check_functions("a/x.cpp", long_body, lambda *args: found.append(args))
     assert len(found) == 1 and found[0][1] == 1, found
+    found.clear()
+    check_built("a/one_test.cpp", "SOURCES one_test.cpp", lambda *args: found.append(args))
+    check_built("a/two_test.cpp", "SOURCES one_two_test.cpp", lambda *args: found.append(args))
+    assert [each[0] for each in found] == ["a/two_test.cpp"], found
     assert MACHINE_PATH.search("at /" + "root/x") and not MACHINE_PATH.search("/usr/share")
 
 
@@ -133,6 +144,8 @@ def main() -> int:
         name = path.relative_to(root).as_posix()
         if path.suffix in CODE:
             check_code(path, name, table, report)
+            builds = [path.parent / "CMakeLists.txt", *path.parent.glob("*.cmake")]
+            check_built(name, "".join(each.read_text(encoding="utf-8") for each in builds if each.is_file()), report)
         if not FILE_NAME.match(path.name) and path.suffix in CODE | {".py", ".sh", ".md"}:
             report(name, 1, "file name is not snake_case")
         if path.suffix in CODE | {".py", ".sh", ".md", ".txt", ".cmake", ".json", ".yaml"} and path.stat().st_size < 2_000_000:
