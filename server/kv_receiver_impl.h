@@ -75,6 +75,14 @@ class KvReceiver::Impl {
     bool begun = false;
     bool anchored = false;     ///< on_anchored was told.
     std::int64_t news_us = 0;  ///< When something new was placed, or asked for.
+
+    /// A new epoch numbers from 0: what was to be rejected would name other chunks.
+    void forget_rejected() {
+      for (int lane = 0; lane < transport::kLanes; ++lane) {
+        damaged[lane].clear();
+        unplaced[lane].clear();
+      }
+    }
   };
   /// A ticket that is over. Its sender may not know it yet: chunks that still come are answered, not placed.
   struct Past {
@@ -87,6 +95,7 @@ class KvReceiver::Impl {
 
   // Sessions and tickets.
   void drop_session(std::map<SessionId, Session>::iterator it);
+  void free_landing(Ticket& ticket);
   void end(Tickets::iterator it, transport::TicketPhase phase);
 
   // Landing.

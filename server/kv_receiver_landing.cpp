@@ -55,7 +55,10 @@ void KvReceiver::Impl::on_past_chunk(const WireHeader& header) {
 void KvReceiver::Impl::on_live_chunk(Tickets::iterator it, const WireHeader& header, std::span<const std::byte> payload) {
   Ticket& ticket = it->second;
   const SessionId session = ticket.session;
-  switch (ticket.transfer.judge(header)) {
+  const std::uint32_t epoch = ticket.transfer.epoch();
+  const Verdict verdict = ticket.transfer.judge(header);
+  if (ticket.transfer.epoch() != epoch) ticket.forget_rejected();
+  switch (verdict) {
     case Verdict::kForeign:
     case Verdict::kMalformed: return count(&KvReceiverStats::chunks_foreign);
     case Verdict::kStaleEpoch: return count(&KvReceiverStats::chunks_stale);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tests/sim/transfer_fixture.h"
+#include "transport/ack_message.h"
 #include "transport/crc32c.h"
 
 namespace lynx::sim {
@@ -34,6 +35,20 @@ class AnchorsFirst final : public SimObserver {
 
  private:
   std::set<std::pair<TicketId, UnitKey>> sent_;
+};
+
+/// What receivers say.
+class Rejections final : public SimObserver {
+ public:
+  void on_send(NodeId, NodeId, std::span<const std::byte> header, std::span<const std::byte> payload) override {
+    if (decode_header(header)->kind != MessageKind::kAck) return;
+    const auto ack = decode_ack(payload);
+    rejected += ack->rejected.size();
+    for (const SequenceRange& range : ack->acked) acknowledged += range.last - range.first + 1;
+  }
+  void on_deliver(NodeId, NodeId, std::span<const std::byte>, std::span<const std::byte>) override {}
+  std::size_t rejected = 0;
+  std::size_t acknowledged = 0;
 };
 
 struct TwoStepSource final : server::UnitSource {
@@ -177,6 +192,36 @@ TEST_CASE("A lost Anchor and a lost Residual are asked for and sent again, witho
   CHECK(pair.decodes[0].receiver->stats().asked_again > 0);
   CHECK(pair.sender->stats().epochs_restarted == 0);
   CHECK(pair.sender->stats().foreign_messages == 0);
+}
+
+TEST_CASE("What was to be rejected is forgotten when a new epoch begins: its numbers are other chunks'") {
+  Rejections observer;
+  TransferFixture pair(sending(), receiving(), 1, &observer);
+  pair.network.stall(pair.node, pair.decodes[0].node, pair.clock.now_us() + 500'000);
+  send_two_steps(pair, 1, 2);
+  const std::vector<std::byte> payload(kUnit);
+  WireHeader chunk;
+  chunk.ticket = {7, 1};
+  chunk.secret = TransferFixture::kSecret;
+  chunk.unit_bytes = chunk.length = kUnit;
+  chunk.payload_crc = crc32c(payload);
+  const auto inject = [&](std::uint32_t epoch, Lane lane, Plane plane) {
+    chunk.epoch = epoch;
+    chunk.lane = lane;
+    chunk.unit = {0, Part::kK, plane, 0};
+    pair.network.inject(pair.decodes[0].node, lane, encode_header(chunk), payload);
+    pair.run_for(10);
+  };
+  inject(0, Lane::kBackground, Plane::kExactResidual);
+  chunk.payload_crc ^= 1;
+  inject(0, Lane::kHigh, Plane::kAnchor);
+  chunk.payload_crc ^= 1;
+  inject(1, Lane::kHigh, Plane::kAnchor);
+  pair.run_for(100'000);
+  CHECK(pair.decodes[0].receiver->stats().chunks_unplaced == 1);
+  CHECK(pair.decodes[0].receiver->stats().chunks_damaged == 1);
+  CHECK(observer.acknowledged == 1);
+  CHECK(observer.rejected == 0);
 }
 
 TEST_CASE("The loss of a node between Anchors and Residuals ends the ticket where it is") {
