@@ -28,6 +28,7 @@ class UnitSink {
 class KvReceiverEvents {
  public:
   virtual ~KvReceiverEvents() = default;
+  /// RESOURCE_EXHAUSTED: landing memory has no slot for each lane of one session more.
   virtual void on_connected(SessionId session, const Status& status) = 0;
   virtual void on_session_lost(SessionId session, const Status& why) = 0;
   /// Every expected unit is placed; the ticket is retired already, and its sink not called any more.

@@ -27,6 +27,11 @@ void KvReceiver::Impl::connect(SessionId id, const LinkAddress& address) {
     events_->on_connected(id, Status(Code::kFailedPrecondition, "this session is connected already"));
     return;
   }
+  if (!slots_.serve_another_session()) {
+    events_->on_connected(id, resource_exhausted("landing memory for " + std::to_string(slots_.size()) +
+                                                 " units serves no more than " + std::to_string(sessions_.size()) + " sessions"));
+    return;
+  }
   Result<PeerId> peer = link_->connect(address);
   if (peer.ok()) {
     Session& session = sessions_[id];
@@ -52,11 +57,14 @@ void KvReceiver::Impl::on_peer_lost(PeerId peer, const Status& why) {
   }
 }
 
-// Its tickets stay until they are retired, but take no more chunks.
+// Its tickets stay until they are retired, but take no more chunks: units that are half there stay so, and their memory is others'.
 void KvReceiver::Impl::drop_session(std::map<SessionId, Session>::iterator it) {
   const SessionId id = it->first;
   const PeerId peer = it->second.peer;
   sessions_.erase(it);
+  for (auto& [ticket_id, ticket] : tickets_) {
+    if (ticket.session == id) free_landing(ticket);
+  }
   slots_.remove_session(id);
   infos_.erase(id);
   {
@@ -64,6 +72,11 @@ void KvReceiver::Impl::drop_session(std::map<SessionId, Session>::iterator it) {
     heard_.erase(id);
   }
   link_->disconnect(peer);
+}
+
+void KvReceiver::Impl::free_landing(Ticket& ticket) {
+  for (const auto& [place, slot] : ticket.landing) slots_.drop(slot);
+  ticket.landing.clear();
 }
 
 void KvReceiver::Impl::expect(SessionId session, TransferExpectation expectation, std::shared_ptr<UnitSink> sink) {
@@ -90,7 +103,7 @@ void KvReceiver::Impl::retire(const TicketId& id) {
 void KvReceiver::Impl::end(Tickets::iterator it, TicketPhase phase) {
   const TicketId id = it->first;
   Ticket& ticket = it->second;
-  for (const auto& [place, slot] : ticket.landing) slots_.drop(slot);
+  free_landing(ticket);
   past_[id] = {ticket.session, ticket.expectation.secret, ticket.transfer.epoch(), phase};
   past_order_.push_back(id);
   if (past_order_.size() > kPastMax) {

@@ -14,7 +14,7 @@
 
 namespace lynx::server {
 
-/// Names one decode node's session; given out by the owner.
+/// Names one decode node's session; given out by the owner, to no two of them.
 using SessionId = std::uint64_t;
 
 /// Where a ticket's units come from. Called on the link's thread.

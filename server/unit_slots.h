@@ -1,7 +1,11 @@
 #pragma once
 
 // Registered memory cut into slots of one unit each, shared by all sessions so that none of them, and no lane, can take what the
-// others need: every account keeps a share, and so does a session that is yet to come. A peer that falls silent holds what it has.
+// others need. A peer that falls silent holds what it has.
+//
+// With kLanes slots a session at least, every account can have a slot at any time; with kLanes more so can the next session, as
+// soon as it comes. One that comes right after that may wait until those above their share drop a slot; they get no others
+// meanwhile. With fewer slots whoever comes first takes them. What a removed session still holds is missing until it is dropped.
 
 #include <atomic>
 #include <cstddef>
@@ -35,6 +39,8 @@ class UnitSlots {
   /// As many slots as fit into `memory`, which is not owned.
   UnitSlots(std::span<std::byte> memory, std::size_t unit_bytes_max);
 
+  /// There is a slot for each lane of one session more.
+  bool serve_another_session() const { return slots_.size() >= held_.size() + transport::kLanes; }
   void add_session(std::uint64_t session);
   void remove_session(std::uint64_t session);  ///< Slots that it holds stay until they are dropped.
 

@@ -288,6 +288,43 @@ TEST_CASE("A ticket that is over answers those who know its secret, and nothing 
   CHECK(sink->units == 2);
 }
 
+TEST_CASE("The landing memory of a lost session is free before its tickets are retired") {
+  KvSenderOptions out = sending();
+  out.chunk_bytes = 300;
+  TransferFixture pair(out, receiving(), 1);
+  pair.network.lose([](std::span<const std::byte> bytes) { return decode_header(bytes)->offset > 0; });
+  pair.send(0, 1, 5, kUnit);
+  pair.run_for(100'000);
+  const auto stats = [&] { return pair.decodes[0].receiver->stats(); };
+  CHECK(stats().slots_in_use == 10);
+  pair.decodes[0].receiver->disconnect(0);
+  pair.sender->disconnect(0);
+  pair.run_to_rest();
+  CHECK(stats().live_tickets == 1);
+  CHECK(stats().slots_in_use == 0);
+  pair.decodes[0].receiver->retire({7, 1});
+  pair.run_to_rest();
+  CHECK(pair.decodes[0].log.ended.at(1) == "retired");
+  CHECK(stats().slots_in_use == 0);
+}
+
+TEST_CASE("A session for which there is no landing memory is refused; the next one is served when another has gone") {
+  KvReceiverOptions in = receiving();
+  in.pool_bytes = 5 * 1024;
+  TransferFixture pair(sending(), in, 1);
+  KvReceiver& receiver = *pair.decodes[0].receiver;
+  const auto& lines = pair.decodes[0].log.lines;
+  const auto connect = [&](server::SessionId session) {
+    receiver.connect(session, pair.link->address());
+    pair.run_to_rest();
+    return lines.back();
+  };
+  CHECK(connect(1) == "connected 1");
+  CHECK(connect(2) == "connected 2: RESOURCE_EXHAUSTED: landing memory for 5 units serves no more than 2 sessions");
+  receiver.disconnect(0);
+  CHECK(connect(3) == "connected 3");
+}
+
 TEST_CASE("Pools that do not hold two units are refused in words") {
   SimClock clock;
   SimNetwork network(&clock, 1, {}, nullptr);

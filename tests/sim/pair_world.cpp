@@ -21,6 +21,7 @@ PairWorld::PairWorld(std::uint32_t seed, bool two_steps, PairCoverage* coverage)
       network_(&clock_, seed + 1, plan_.faults, nullptr),
       to_arrive_(static_cast<int>(draw_.between(2, 12))) {
   plan_.deaths = draw_.percent(60) ? 0 : static_cast<int>(draw_.between(1, 3));
+  land_all_sessions(&plan_);
   harmless_ = plan_.deaths == 0 && !plan_.goes_down;
   // A late cancellation is worth more than many early ones.
   plan_.abort_percent = draw_.percent(50) ? 0 : 40;

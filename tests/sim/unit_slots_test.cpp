@@ -44,6 +44,30 @@ TEST_CASE("Whoever takes all it can leaves a share for every lane of every sessi
   CHECK(drain({2, Lane::kBackground}) >= 8);
 }
 
+TEST_CASE("With a slot for each lane of each session every account gets one, and the next session too if there are more") {
+  for (std::uint64_t sessions = 1; sessions <= 8; ++sessions) {
+    CAPTURE(sessions);
+    for (const std::size_t more : {0, 1, 2}) {
+      CAPTURE(more);
+      std::vector<std::byte> memory((2 * sessions + more) * kSlot);
+      UnitSlots slots(memory, kUnit);
+      for (std::uint64_t session = 1; session <= sessions; ++session) {
+        REQUIRE(slots.serve_another_session());
+        slots.add_session(session);
+      }
+      for (std::uint64_t session = 1; session <= sessions; ++session) {
+        for (const Lane lane : {Lane::kHigh, Lane::kBackground}) {
+          CHECK(slots.take({session, lane}).has_value());
+          while (slots.take({session, lane})) continue;
+        }
+      }
+      CHECK(slots.serve_another_session() == (more == 2));
+      slots.add_session(99);
+      for (const Lane lane : {Lane::kHigh, Lane::kBackground}) CHECK((more < 2 || slots.take({99, lane}).has_value()));
+    }
+  }
+}
+
 TEST_CASE("A slot is free when its last reference is dropped, also after its session") {
   std::vector<std::byte> memory(2 * kSlot);
   UnitSlots slots(memory, kUnit);

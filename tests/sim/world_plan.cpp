@@ -59,7 +59,14 @@ WorldPlan draw_plan(Draw& draw) {
   receiver.high_credit_bytes = static_cast<std::uint64_t>(draw.between(plan.unit_bytes_max / 2 + 1, 8 * plan.unit_bytes_max));
   receiver.background_credit_bytes = static_cast<std::uint64_t>(draw.between(plan.unit_bytes_max / 2 + 1, 3 * plan.unit_bytes_max));
   receiver.pool_bytes = slot * static_cast<std::uint64_t>(draw.between(2, 24));
+  land_all_sessions(&plan);
   return plan;
+}
+
+void land_all_sessions(WorldPlan* plan) {
+  const std::uint64_t slot = (plan->unit_bytes_max + 63) / 64 * 64;
+  const auto sessions = static_cast<std::uint64_t>(plan->prefill_nodes + plan->deaths);
+  plan->receiver.pool_bytes = std::max(plan->receiver.pool_bytes, slot * transport::kLanes * sessions);
 }
 
 Content content_of(std::uint64_t ticket_seed, const transport::UnitKey& unit, std::uint32_t unit_bytes_max) {

@@ -45,6 +45,9 @@ struct WorldPlan {
 };
 
 WorldPlan draw_plan(Draw& draw);
+/// Landing memory for every session that a decode node may have at a time: a node that died may have its session still when its
+/// successor comes. draw_plan does it too; call it when there are more nodes or deaths than it drew.
+void land_all_sessions(WorldPlan* plan);
 
 /// A unit's plane and bytes follow from its ticket's seed.
 struct Content {
