@@ -52,7 +52,7 @@ class KvSenderEvents {
   /// Every unit of a finished ticket is acknowledged. Its source is not used any more.
   virtual void on_delivered(const transport::TicketId& ticket) = 0;
   /// The ticket's source is not used any more: after abort(), disconnect() or the loss of its session, or because its receiver
-  /// wants nothing more of it or did not acknowledge anything of it for too long, or it could not be opened. Once per open() that
+  /// wants nothing more of it or did not answer for it for too long, or it could not be opened. Once per open() that
   /// does not end with on_delivered.
   virtual void on_closed(const transport::TicketId& ticket) = 0;
 };
@@ -66,8 +66,8 @@ struct KvSenderOptions {
   std::int64_t residual_delay_us = 0;         ///< For tests: a ticket's lane 1 begins so long after its finish().
   std::uint32_t chunk_bytes = 64 << 10;       ///< Most payload of one message.
   std::int64_t watchdog_us = 3'000'000;       ///< No acknowledgement for so long with bytes in flight: a new epoch.
-  /// So many epochs of a ticket in a row without any progress: the session is lost, or, if it was heard of meanwhile, the ticket
-  /// is closed.
+  /// So many epochs of a ticket in a row without an answer (acknowledged or rejected): the session is lost, if nothing else was
+  /// heard of it for as long; or, if it was heard of in so many of them, the ticket is closed.
   int watchdog_epochs = 3;
   std::uint64_t first_credit_bytes = std::uint64_t{64} << 10;  ///< For each lane until the receiver's first grant.
   std::uint64_t pool_bytes = std::uint64_t{16} << 20;          ///< Registered memory for units being sent.

@@ -54,10 +54,11 @@ void KvSender::Impl::apply_ack(Ticket& ticket, const WireHeader& header, const A
   if (ack.phase == TicketPhase::kRetired) return close(id);
   std::vector<UnitSlots::Index> done;
   const std::uint64_t acked_before = ticket.lanes[0].acked_bytes() + ticket.lanes[1].acked_bytes();
+  bool rejected = false;
   if (header.epoch == ticket.epoch) {
     TransferSender& lane = ticket.lanes[static_cast<int>(header.lane)];
     for (auto range : ack.acked) lane.on_acked(range, now_us_, &done);
-    for (std::uint32_t sequence : ack.rejected) lane.on_rejected(sequence);
+    for (std::uint32_t sequence : ack.rejected) rejected |= lane.on_rejected(sequence);
     for (const auto& unit : ack.missing) {
       for (TransferSender& each : ticket.lanes) {
         // Anchors and Residuals have the same names; a Residual is of lane 1.
@@ -67,7 +68,7 @@ void KvSender::Impl::apply_ack(Ticket& ticket, const WireHeader& header, const A
     }
   }
   std::uint64_t acked = ticket.lanes[0].acked_bytes() + ticket.lanes[1].acked_bytes() - acked_before;
-  if (acked > 0) ticket.silent_epochs = 0;
+  if (acked > 0 || rejected) ticket.silent_epochs = ticket.ignored_epochs = 0;  // A receiver without room answers too.
   measure(session, ticket);
   set_windows(ticket.order.session, session);
   if (ack.phase == TicketPhase::kComplete) {
@@ -135,14 +136,16 @@ void KvSender::Impl::watch() {
     if (!late) continue;
     const SessionId session = ticket.order.session;
     const std::int64_t silence_us = now_us_ - sessions_.at(session).heard_us;
-    if (silence_us >= options_.watchdog_us) silent.insert(session);
-    const bool patient = ticket.silent_epochs < options_.watchdog_epochs;
-    if (!patient && silence_us < options_.watchdog_us) {
+    const bool heard = silence_us < options_.watchdog_us;
+    if (!heard) silent.insert(session);
+    // Epochs of a silent peer tell nothing about the ticket: one that is back takes the tickets one after the other.
+    if (heard && ticket.ignored_epochs >= options_.watchdog_epochs) {
       hopeless.push_back(id);  // Its peer lives, and does not take it.
-    } else if (!patient && silence_us >= options_.watchdog_us * options_.watchdog_epochs) {
+    } else if (ticket.silent_epochs >= options_.watchdog_epochs && silence_us >= options_.watchdog_us * options_.watchdog_epochs) {
       lost.insert(session);
     } else {
-      restart(ticket);  // Also where other tickets were heard of lately.
+      ticket.ignored_epochs += heard ? 1 : 0;
+      restart(ticket);
     }
   }
   for (SessionId session : silent) events_->on_silence(session);

@@ -104,9 +104,11 @@ TransferSender::InFlight::iterator TransferSender::lose(InFlight::iterator it) {
   return in_flight_.erase(it);
 }
 
-void TransferSender::on_rejected(std::uint32_t sequence) {
+bool TransferSender::on_rejected(std::uint32_t sequence) {
   auto it = in_flight_.find(sequence);
-  if (it != in_flight_.end()) lose(it);
+  if (it == in_flight_.end()) return false;
+  lose(it);
+  return true;
 }
 
 void TransferSender::on_missing(const UnitKey& unit, std::int64_t sent_before_us) {

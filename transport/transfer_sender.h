@@ -73,8 +73,8 @@ class TransferSender {
   /// Chunks the receiver has placed and checked. Unknown and repeated numbers are ignored. The memory of units whose every byte is
   /// acknowledged is appended to `done`, in no particular order.
   void on_acked(SequenceRange range, std::int64_t now_us, std::vector<std::uint32_t>* done);
-  /// The receiver could not take this chunk: it is sent again.
-  void on_rejected(std::uint32_t sequence);
+  /// The receiver could not take this chunk: it is sent again. False: it is not in flight.
+  bool on_rejected(std::uint32_t sequence);
   /// The receiver misses this unit (its plane is a guess): what was sent of it before `sent_before_us` and is not acknowledged is
   /// sent again; the rest counts as on its way.
   void on_missing(const UnitKey& unit, std::int64_t sent_before_us);

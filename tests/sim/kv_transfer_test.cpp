@@ -47,32 +47,6 @@ TEST_CASE("A transfer arrives, its acknowledgements are few, whole units need no
   CHECK(pair.sender->link_info(9).transport.empty());
 }
 
-TEST_CASE("A silent peer is noticed by the watchdog, given up after some epochs, and slows nobody else") {
-  TransferFixture world(sending(), receiving(), 3);
-  for (std::size_t dead : {0U, 1U}) {
-    world.network.stall(world.node, world.decodes[dead].node, 1'000'000'000);
-    for (std::uint64_t request = 0; request < 10; ++request) world.send(dead, dead * 100 + request, 200, kUnit);
-  }
-  world.run_for(100'000);
-  for (std::uint64_t request = 200; request < 210; ++request) {
-    world.send(2, request, 50, kUnit, request % 2 == 0 ? Lane::kHigh : Lane::kBackground);
-  }
-  world.run_for(2'000'000);
-  for (std::uint64_t request = 200; request < 210; ++request) CHECK(world.log.ended[request] == "delivered");
-  CHECK(world.log.ended.size() == 10);
-  world.run_for(2'000'000);
-  auto said = [&](const std::string& line) { return std::count(world.log.lines.begin(), world.log.lines.end(), line); };
-  CHECK(said("silence 0") == 1);
-  CHECK(said("silence 2") == 0);
-  CHECK(said("lost 0") == 0);
-  world.run_for(10'000'000);
-  CHECK(said("lost 0") == 1);
-  CHECK(said("lost 1") == 1);
-  CHECK(world.log.ended.size() == 30);
-  CHECK(world.log.ended[105] == "closed");
-  CHECK(world.sender->stats().live_tickets == 0);
-}
-
 TEST_CASE("Tickets end once, whatever the order of the commands") {
   TransferFixture pair(sending(), receiving(), 1);
   KvReceiver& receiver = *pair.decodes[0].receiver;
