@@ -73,8 +73,9 @@ std::string decode_pair_metrics(const RemotePromptsStats& stats, const std::vect
   page.counter("lynx_transport_chunks_damaged_total", "Chunks whose checksum did not match", transfer.chunks_damaged);
   page.counter("lynx_transport_chunks_duplicate_total", "Chunks that came again", transfer.chunks_duplicate);
   page.counter("lynx_transport_chunks_stale_total", "Chunks of an earlier epoch or a retired ticket", transfer.chunks_stale);
-  page.counter("lynx_transport_chunks_foreign_total", "Chunks of no live ticket", transfer.chunks_foreign);
-  page.counter("lynx_transport_chunks_unplaced_total", "Chunks for which no landing memory was free", transfer.chunks_unplaced);
+  page.counter("lynx_transport_chunks_foreign_total", "Chunks that are malformed, or of no live ticket", transfer.chunks_foreign);
+  page.counter("lynx_transport_chunks_unplaced_total",
+               "Chunks sent again: no landing memory was free, or a Residual came before its Anchor", transfer.chunks_unplaced);
   page.counter("lynx_transport_asked_again_total", "Units that were asked for after a silence; most were not computed yet",
                transfer.asked_again);
   page.gauge("lynx_transport_live_tickets", "Transfers under way", transfer.live_tickets);
@@ -94,7 +95,8 @@ std::string prefill_pair_metrics(const PromptServerStats& stats, const std::stri
   page.counter("lynx_transport_acknowledged_bytes_total", "Payload bytes acknowledged", transfer.bytes_acknowledged);
   page.counter("lynx_transport_chunks_resent_total", "Chunks sent again", transfer.chunks_resent);
   page.counter("lynx_transport_epochs_restarted_total", "Transfers begun anew by the watchdog", transfer.epochs_restarted);
-  page.counter("lynx_transport_foreign_messages_total", "Messages of no live ticket", transfer.foreign_messages);
+  page.counter("lynx_transport_foreign_messages_total", "Messages that are malformed, or of no live ticket",
+               transfer.foreign_messages);
   page.gauge("lynx_transport_live_tickets", "Transfers under way", transfer.live_tickets);
   return page.text();
 }

@@ -31,7 +31,7 @@ struct AckMessage {
   TicketPhase phase = TicketPhase::kLive;
   std::uint32_t credit_bytes[kLanes] = {};  ///< Most bytes the sender may have unacknowledged in this session, per lane.
   std::vector<SequenceRange> acked;         ///< Placed and checked, or there already.
-  std::vector<std::uint32_t> rejected;      ///< Damaged, or without landing memory.
+  std::vector<std::uint32_t> rejected;      ///< Damaged, without landing memory, or before its Anchor.
   std::vector<UnitKey> missing;             ///< Asked for again; of either lane. The plane is a guess where nothing came yet.
 };
 
