@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -56,11 +55,6 @@ class KvReceiver::Impl {
     std::uint64_t bytes[transport::kLanes] = {};
     std::int64_t flush_us = std::numeric_limits<std::int64_t>::max();
   };
-  /// A unit on its way: layer, block, part, and whether it is a Residual.
-  using Place = std::tuple<std::uint16_t, std::uint32_t, transport::Part, bool>;
-  static Place place_of(const transport::UnitKey& unit) {
-    return {unit.layer, unit.block, unit.part, transport::is_residual(unit.plane)};
-  }
   struct Ticket {
     Ticket(SessionId of, const transport::TransferExpectation& expected, std::shared_ptr<UnitSink> to)
         : session(of), expectation(expected), transfer(expected), sink(std::move(to)) {}
@@ -68,10 +62,10 @@ class KvReceiver::Impl {
     transport::TransferExpectation expectation;
     transport::TransferReceiver transfer;
     std::shared_ptr<UnitSink> sink;
-    std::map<Place, UnitSlots::Index> landing;               ///< Units of which some chunks are there.
-    std::vector<std::uint32_t> damaged[transport::kLanes];   ///< Sequences to reject now.
-    std::vector<std::uint32_t> unplaced[transport::kLanes];  ///< Sequences to reject a little later.
-    std::int64_t unplaced_us = 0;                            ///< When the first of them came.
+    std::map<transport::UnitPlace, UnitSlots::Index> landing;  ///< Units of which some chunks are there.
+    std::vector<std::uint32_t> damaged[transport::kLanes];     ///< Sequences to reject now.
+    std::vector<std::uint32_t> unplaced[transport::kLanes];    ///< Sequences to reject a little later.
+    std::int64_t unplaced_us = 0;                              ///< When the first of them came.
     bool begun = false;
     bool anchored = false;     ///< on_anchored was told.
     std::int64_t news_us = 0;  ///< When something new was placed, or asked for.

@@ -109,7 +109,7 @@ void KvReceiver::Impl::land(Tickets::iterator it, const WireHeader& header, std:
 
 // The slot in which this unit's chunks gather; nullopt: there is none for this session and lane now.
 std::optional<UnitSlots::Index> KvReceiver::Impl::landing_slot(Ticket& ticket, const WireHeader& header) {
-  const Place place = place_of(header.unit);
+  const transport::UnitPlace place = place_of(header.unit);
   auto found = ticket.landing.find(place);
   if (found != ticket.landing.end()) return found->second;
   auto slot = slots_.take({ticket.session, header.lane});

@@ -60,11 +60,7 @@ void KvSender::Impl::apply_ack(Ticket& ticket, const WireHeader& header, const A
     for (auto range : ack.acked) lane.on_acked(range, now_us_, &done);
     for (std::uint32_t sequence : ack.rejected) rejected |= lane.on_rejected(sequence);
     for (const auto& unit : ack.missing) {
-      for (TransferSender& each : ticket.lanes) {
-        // Anchors and Residuals have the same names; a Residual is of lane 1.
-        const bool other = transport::is_residual(unit.plane) && &each != &ticket.lanes[1];
-        if (!other) each.on_missing(unit, now_us_ - kOnItsWayUs);
-      }
+      for (TransferSender& each : ticket.lanes) each.on_missing(unit, now_us_ - kOnItsWayUs);
     }
   }
   std::uint64_t acked = ticket.lanes[0].acked_bytes() + ticket.lanes[1].acked_bytes() - acked_before;

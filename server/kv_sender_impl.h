@@ -81,6 +81,7 @@ class KvSender::Impl {
   bool push_one();
   bool prepare(Ticket& ticket, transport::Lane lane);
   void send_chunk(Ticket& ticket, transport::Lane lane, const transport::Chunk& chunk);
+  static bool anchor_sent(const Ticket& ticket, const transport::UnitKey& residual);
   bool holds_lane1(const Ticket& ticket) const;
   void update_load(const Ticket& ticket);
   void drop_slot(UnitSlots::Index slot);

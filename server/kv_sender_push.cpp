@@ -108,6 +108,12 @@ bool KvSender::Impl::holds_lane1(const Ticket& ticket) const {
   return options_.residual_delay_us > 0 && (!ticket.finished || now_us_ < ticket.lane1_from_us);
 }
 
+bool KvSender::Impl::anchor_sent(const Ticket& ticket, const UnitKey& residual) {
+  transport::UnitPlace anchor = place_of(residual);
+  anchor.residual = false;
+  return ticket.lanes[0].has_sent(anchor);
+}
+
 // A Residual is not begun before its Anchor: the receiver would not take it, so it would keep a slot from that very Anchor; and
 // while it waits its age does not count, since old Residuals keep Anchors back.
 void KvSender::Impl::update_load(const Ticket& ticket) {
@@ -117,7 +123,7 @@ void KvSender::Impl::update_load(const Ticket& ticket) {
     load.peer = ticket.order.session;
     load.ready_bytes = transfer.ready_bytes();
     const std::optional<UnitKey> next = transfer.unit_to_prepare();
-    const bool early = next && transport::is_residual(next->plane) && (!ticket.lanes[0].has_sent(*next) || holds_lane1(ticket));
+    const bool early = next && transport::is_residual(next->plane) && (!anchor_sent(ticket, *next) || holds_lane1(ticket));
     load.new_unit_bytes = next && !early ? ticket.order.unit_bytes_max : 0;
     load.in_flight_bytes = transfer.in_flight_bytes();
     load.begun_bytes = transfer.begun_bytes();

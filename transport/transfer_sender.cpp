@@ -3,17 +3,9 @@
 #include <algorithm>
 
 namespace lynx::transport {
-namespace {
-
-UnitKey without_plane(UnitKey key) {
-  key.plane = Plane::kBf16;
-  return key;
-}
-
-}  // namespace
 
 void TransferSender::add_unit(const UnitKey& unit, std::int64_t now_us) {
-  if (!index_.emplace(without_plane(unit), order_.size()).second) return;
+  if (!index_.emplace(place_of(unit), order_.size()).second) return;
   order_.push_back({unit, 0, 0, 0, 0, now_us});
   ++units_left_;
 }
@@ -23,8 +15,8 @@ std::optional<UnitKey> TransferSender::unit_to_prepare() const {
   return order_[next_unit_].key;
 }
 
-bool TransferSender::has_sent(const UnitKey& unit) const {
-  const auto found = index_.find(without_plane(unit));
+bool TransferSender::has_sent(const UnitPlace& unit) const {
+  const auto found = index_.find(unit);
   return found != index_.end() && order_[found->second].sent > 0;
 }
 
@@ -112,7 +104,7 @@ bool TransferSender::on_rejected(std::uint32_t sequence) {
 }
 
 void TransferSender::on_missing(const UnitKey& unit, std::int64_t sent_before_us) {
-  auto found = index_.find(without_plane(unit));
+  auto found = index_.find(place_of(unit));
   if (found == index_.end()) return;
   for (auto it = in_flight_.begin(); it != in_flight_.end();) {
     it = it->second.unit == found->second && it->second.sent_us < sent_before_us ? lose(it) : std::next(it);

@@ -52,16 +52,15 @@ struct AckedBytes {
 /// acknowledged.
 class TransferSender {
  public:
-  /// The unit can be coded from now on. Units go in the order they were added; a second one for the same layer, part and block is
-  /// ignored.
+  /// The unit can be coded from now on. Units go in the order they were added; a second one for the same place is ignored.
   void add_unit(const UnitKey& unit, std::int64_t now_us = 0);
   /// No more units will come.
   void close() { closed_ = true; }
 
   /// The unit to code before anything more can be sent: nothing coded is waiting.
   std::optional<UnitKey> unit_to_prepare() const;
-  /// The first chunk of the unit of this layer, part and block, whatever its plane, was handed out.
-  bool has_sent(const UnitKey& unit) const;
+  /// The first chunk of the unit of this place was handed out.
+  bool has_sent(const UnitPlace& unit) const;
   /// unit_to_prepare() is coded; its memory stays until it is named by on_acked() or abandon().
   void prepared(const PreparedUnit& coded);
 
@@ -122,9 +121,9 @@ class TransferSender {
   InFlight::iterator lose(InFlight::iterator it);
 
   std::vector<Unit> order_;
-  std::map<UnitKey, std::size_t> index_;  ///< By key without its plane.
-  std::size_t next_unit_ = 0;             ///< The first one not handed out to its end.
-  std::size_t oldest_unit_ = 0;           ///< The first one not acknowledged to its end.
+  std::map<UnitPlace, std::size_t> index_;
+  std::size_t next_unit_ = 0;    ///< The first one not handed out to its end.
+  std::size_t oldest_unit_ = 0;  ///< The first one not acknowledged to its end.
   std::size_t coded_ = 0;
   std::size_t units_left_ = 0;
   InFlight in_flight_;      ///< By sequence number.

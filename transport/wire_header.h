@@ -63,6 +63,18 @@ struct UnitKey {
   friend auto operator<=>(const UnitKey&, const UnitKey&) = default;
 };
 
+/// Which values a unit brings, whatever the plane that they come in. What comes first, or alone, is one place, a Residual another.
+struct UnitPlace {
+  std::uint16_t layer = 0;
+  Part part = Part::kK;
+  bool residual = false;
+  std::uint32_t block = 0;
+  friend auto operator<=>(const UnitPlace&, const UnitPlace&) = default;
+};
+constexpr UnitPlace place_of(const UnitKey& unit) {
+  return {unit.layer, unit.part, is_residual(unit.plane), unit.block};
+}
+
 struct WireHeader {
   MessageKind kind = MessageKind::kData;
   Lane lane = Lane::kHigh;

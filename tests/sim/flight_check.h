@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
 
 #include "server/kv_sender.h"
 #include "tests/sim/sim_network.h"
@@ -39,9 +38,8 @@ class FlightCheck {
   int acks_seen() const { return acks_; }
 
  private:
-  using Place = std::tuple<std::uint16_t, transport::Part, std::uint32_t, bool>;  ///< The last: a Residual.
   struct Piece {
-    Place place;
+    transport::UnitPlace place;
     std::uint64_t bytes;
   };
   struct Ticket {
@@ -49,12 +47,9 @@ class FlightCheck {
     std::uint32_t epoch = 0;
     std::uint32_t next_sequence[transport::kLanes] = {};
     std::map<std::uint32_t, Piece> in_flight[transport::kLanes];
-    std::set<Place> high_not_begun;
+    std::set<transport::UnitPlace> high_not_begun;
   };
 
-  static Place place_of(const transport::UnitKey& unit) {
-    return {unit.layer, unit.part, unit.block, transport::is_residual(unit.plane)};
-  }
   std::uint64_t in_flight(server::SessionId session, int lane) const;
 
   FlightLimits limits_;

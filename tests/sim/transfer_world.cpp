@@ -145,7 +145,7 @@ void TransferWorld::count_early(const Decode& node, std::span<const std::byte> h
   if (it == tickets_.end() || it->second->decode != &node || it->second->receiver_over) return;
   UnitKey anchor = header->unit;
   anchor.plane = Plane::kAnchor;
-  coverage_->early += it->second->region->units.count(Region::place_of(anchor)) == 0 ? 1 : 0;
+  coverage_->early += it->second->region->units.count(place_of(anchor)) == 0 ? 1 : 0;
 }
 
 }  // namespace lynx::sim

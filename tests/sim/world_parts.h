@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "tests/sim/transfer_world.h"
@@ -30,12 +29,8 @@ struct TransferWorld::Prefill final : server::KvSenderEvents {
 
 /// Landing memory of one request, as the decode node's KV cache would give it: used again by another ticket afterwards.
 struct TransferWorld::Region {
-  using Place = std::tuple<std::uint16_t, std::uint32_t, transport::Part, bool>;  ///< The last: a Residual.
-  static Place place_of(const transport::UnitKey& unit) {
-    return {unit.layer, unit.block, unit.part, transport::is_residual(unit.plane)};
-  }
   std::optional<transport::TicketId> owner;
-  std::map<Place, std::vector<std::byte>> units;
+  std::map<transport::UnitPlace, std::vector<std::byte>> units;
   int uses = 0;
 };
 

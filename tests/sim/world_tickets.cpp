@@ -36,9 +36,9 @@ class TransferWorld::Sink final : public server::UnitSink {
     }
     if (ticket_->poisoned < ticket_->units.size()) {
       const UnitKey& bad = ticket_->units[ticket_->poisoned].key;
-      if (Region::place_of(bad) == Region::place_of(unit)) return {Code::kDataLoss, "poisoned"};
+      if (place_of(bad) == place_of(unit)) return {Code::kDataLoss, "poisoned"};
     }
-    if (!ticket_->region->units.try_emplace(Region::place_of(unit), bytes.begin(), bytes.end()).second) {
+    if (!ticket_->region->units.try_emplace(place_of(unit), bytes.begin(), bytes.end()).second) {
       world_->fail("a unit was placed twice");
     }
     take_step(unit);
@@ -55,7 +55,7 @@ class TransferWorld::Sink final : public server::UnitSink {
     if (ticket_->first_left > 0) ++world_->coverage_->residuals_before_anchored;
     UnitKey anchor = unit;
     anchor.plane = Plane::kAnchor;
-    if (ticket_->region->units.count(Region::place_of(anchor)) == 0) world_->fail("a Residual came before its Anchor");
+    if (ticket_->region->units.count(place_of(anchor)) == 0) world_->fail("a Residual came before its Anchor");
   }
 
   TransferWorld* world_;
@@ -213,7 +213,7 @@ void TransferWorld::release_region(Ticket& ticket) {
   if (ticket.complete) {
     for (const auto& unit : ticket.units) {
       const Content content = content_of(ticket.seed, unit.key, ticket.expectation.unit_bytes_max);
-      auto landed = ticket.region->units.find(Region::place_of(unit.key));
+      auto landed = ticket.region->units.find(place_of(unit.key));
       if (landed == ticket.region->units.end() || landed->second != content.bytes) fail("the cache changed while it was in use");
     }
   }
