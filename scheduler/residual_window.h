@@ -23,7 +23,7 @@
 namespace lynx::scheduler {
 
 struct ResidualWindowOptions {
-  std::uint64_t floor_bytes = std::uint64_t{64} << 10;  ///< Two units: with one the link is idle while it is acknowledged.
+  std::uint64_t floor_bytes = std::uint64_t{64} << 10;  ///< Two pieces: with one the link is idle while it is acknowledged.
   std::uint64_t cap_bytes = std::uint64_t{32} << 20;
   std::uint64_t first_bytes = std::uint64_t{64} << 10;  ///< Until something was measured.
   std::int64_t queue_us = 1'750;                        ///< D where the path has no delay …

@@ -69,6 +69,7 @@ struct KvSenderOptions {
   /// So many epochs of a ticket in a row without an answer (acknowledged or rejected): the session is lost, if nothing else was
   /// heard of it for as long; or, if it was heard of in so many of them, the ticket is closed.
   int watchdog_epochs = 3;
+  std::int64_t rejected_us = 60'000'000;  ///< Rejections for so long, and no byte acknowledged: the ticket is closed.
   std::uint64_t first_credit_bytes = std::uint64_t{64} << 10;  ///< For each lane until the receiver's first grant.
   std::uint64_t pool_bytes = std::uint64_t{16} << 20;          ///< Registered memory for units being sent.
   std::uint32_t unit_bytes_max = 0;                            ///< The largest unit: the pool is cut into slots of this size.

@@ -65,6 +65,11 @@ void KvSender::Impl::apply_ack(Ticket& ticket, const WireHeader& header, const A
   }
   std::uint64_t acked = ticket.lanes[0].acked_bytes() + ticket.lanes[1].acked_bytes() - acked_before;
   if (acked > 0 || rejected) ticket.silent_epochs = ticket.ignored_epochs = 0;  // A receiver without room answers too.
+  if (acked > 0) ticket.rejected_since_us = 0;
+  if (acked == 0 && rejected) {
+    if (ticket.rejected_since_us == 0) ticket.rejected_since_us = now_us_;
+    if (now_us_ - ticket.rejected_since_us >= options_.rejected_us) return close(id);  // Nothing gets through whole.
+  }
   measure(session, ticket);
   set_windows(ticket.order.session, session);
   if (ack.phase == TicketPhase::kComplete) {

@@ -62,11 +62,12 @@ class KvSender::Impl {
     scheduler::PushTicket arrival = 0;
     transport::TransferSender lanes[transport::kLanes];
     std::uint32_t epoch = 0;
-    int silent_epochs = 0;           ///< In a row without an answer.
-    int ignored_epochs = 0;          ///< Of these, those in which the peer was heard of.
-    bool finished = false;           ///< finish() was called.
-    std::int64_t lane1_from_us = 0;  ///< With residual_delay_us, once it is finished; 0 again when it is over.
-    bool complete = false;           ///< The receiver has everything.
+    int silent_epochs = 0;               ///< In a row without an answer.
+    int ignored_epochs = 0;              ///< Of these, those in which the peer was heard of.
+    std::int64_t rejected_since_us = 0;  ///< The first rejection behind the last acknowledged byte; 0: none.
+    bool finished = false;               ///< finish() was called.
+    std::int64_t lane1_from_us = 0;      ///< With residual_delay_us, once it is finished; 0 again when it is over.
+    bool complete = false;               ///< The receiver has everything.
   };
 
   // Sessions and tickets.

@@ -67,37 +67,63 @@ TEST_CASE("Epochs in which a peer was silent do not count against a ticket when 
   CHECK(pair.log.lines.back() == "silence 0");
 }
 
-TEST_CASE("A ticket for which there is no room waits for as long as its receiver says so") {
-  TransferFixture pair(sending(), receiving(), 1);
-  bool room = false;
-  WireHeader refused;
-  pair.network.lose([&](std::span<const std::byte> bytes) {
-    const auto header = decode_header(bytes);
-    if (room || header->kind != MessageKind::kData) return false;
-    if (header->unit.part == Part::kK) refused = *header;  // The other one is lost.
-    return true;
-  });
-  pair.send(0, 1, 1, kUnit);
-  for (int second = 0; second < 30; ++second) {
-    pair.run_for(1'000'000);
+/// A receiver that rejects one of a ticket's two chunks, again and again; the other one is lost.
+class Refusal {
+ public:
+  explicit Refusal(TransferFixture* pair) : pair_(pair) {
+    pair->network.lose([this](std::span<const std::byte> bytes) {
+      const auto header = decode_header(bytes);
+      if (over || header->kind != MessageKind::kData) return false;
+      if (header->unit.part == Part::kK) refused_ = *header;
+      return true;
+    });
+  }
+
+  void reject(std::uint32_t number) {
     AckMessage ack;
     ack.credit_bytes[0] = 8 * kUnit;
-    ack.rejected = {refused.sequence};
+    ack.rejected = {refused_.sequence};
     const auto payload = encode_ack(ack);
     WireHeader header;
     header.kind = MessageKind::kAck;
-    header.ticket = refused.ticket;
-    header.secret = refused.secret;
-    header.epoch = refused.epoch;
-    header.sequence = static_cast<std::uint32_t>(second);
+    header.ticket = refused_.ticket;
+    header.secret = refused_.secret;
+    header.epoch = refused_.epoch;
+    header.sequence = number;
     header.length = static_cast<std::uint32_t>(payload.size());
     header.payload_crc = crc32c(payload);
-    pair.network.inject(pair.node, Lane::kHigh, encode_header(header), payload);
+    pair_->network.inject(pair_->node, Lane::kHigh, encode_header(header), payload);
+  }
+
+  bool over = false;
+
+ private:
+  TransferFixture* pair_;
+  WireHeader refused_;
+};
+
+TEST_CASE("A ticket for which there is no room waits while its receiver says so, but not for ever") {
+  TransferFixture pair(sending(), receiving(), 1);
+  Refusal refusal(&pair);
+  pair.send(0, 1, 1, kUnit);
+  for (std::uint32_t second = 0; second < 55; ++second) {
+    pair.run_for(1'000'000);
+    refusal.reject(second);
   }
   CHECK(pair.log.ended.empty());
-  room = true;
-  pair.run_to_rest();
-  CHECK(pair.log.ended.at(1) == "delivered");
+  SECTION("there is room at last") {
+    refusal.over = true;
+    pair.run_to_rest();
+    CHECK(pair.log.ended.at(1) == "delivered");
+  }
+  SECTION("nothing ever gets through") {
+    for (std::uint32_t second = 55; second < 65; ++second) {
+      pair.run_for(1'000'000);
+      refusal.reject(second);
+    }
+    pair.run_for(1'000'000);
+    CHECK(pair.log.ended.at(1) == "closed");
+  }
 }
 
 }  // namespace
