@@ -25,7 +25,8 @@ namespace {
 constexpr std::int64_t kLongestSleepUs = 50'000;  // Under load a message over shared memory once went unseen.
 constexpr std::int64_t kSpinUs = 50;              // Then sleep: longer costs idle CPU, shorter costs latency.
 constexpr std::int64_t kCloseWaitUs = 1000;       // For an endpoint to be closed.
-constexpr std::int64_t kSendWaitUs = 200;         // For room in a shared-memory queue.
+constexpr std::int64_t kSendWaitUs = 200;         // For room in a shared-memory queue, at first; a socket signals it.
+constexpr std::int64_t kSendWaitMostUs = 5000;
 // Closing a live endpoint can make UCX 1.22 at the other end use freed memory (a socket event that both reads and writes). So one
 // that is disconnected is parked, and used again when the same peer is connected; it is closed when it breaks.
 constexpr std::size_t kParkedMax = 64;
@@ -70,7 +71,7 @@ class UcxLink final : public Link, private UcxPeerObserver {
   Status open_lanes();
 
   void run();
-  std::int64_t wake_at_us(std::int64_t next_tick_us, std::int64_t now) const;
+  std::int64_t wake_at_us(std::int64_t next_tick_us, std::int64_t now, std::int64_t idle_us) const;
   bool progress();
   bool settle();
   void tell_finished();
@@ -278,15 +279,15 @@ void UcxLink::run() {
     if (busy) {
       busy_us = now;
     } else if (now - busy_us >= kSpinUs) {
-      sleep_until(wake_at_us(next_tick_us, now));
+      sleep_until(wake_at_us(next_tick_us, now, now - busy_us));
     }
   }
   shut_down();
 }
 
-// Some things that UCX waits for signal no event.
-std::int64_t UcxLink::wake_at_us(std::int64_t next_tick_us, std::int64_t now) const {
-  if (free_sends_.size() < sends_.size()) return std::min(next_tick_us, now + kSendWaitUs);
+// Some things that UCX waits for signal no event; but where a network is slow, looking for them often takes a tenth of a core.
+std::int64_t UcxLink::wake_at_us(std::int64_t next_tick_us, std::int64_t now, std::int64_t idle_us) const {
+  if (free_sends_.size() < sends_.size()) return std::min(next_tick_us, now + std::clamp(idle_us, kSendWaitUs, kSendWaitMostUs));
   if (!closing_.empty() || !dropped_.empty()) return std::min(next_tick_us, now + kCloseWaitUs);
   return next_tick_us;
 }
