@@ -2,16 +2,18 @@
 # From a fresh checkout to a serving pair: installs what is missing, builds, fetches the default model, starts lynx-prefill-node and
 # lynx-decode-node on loopback, streams one answer about a long document, and stays up until Ctrl-C.
 #
-#   scripts/quickstart.sh [--detach] [--aggregated] [--model PATH] [--no-install]
+#   scripts/quickstart.sh [--detach] [--aggregated] [--model PATH] [--residual-delay MS] [--no-install]
 #   scripts/quickstart.sh --stop
 #
 #   --detach      leave the pair running and return when it is ready, which means that a transfer between the two was proven
 #   --aggregated  one node that does both, instead of a pair
 #   --stop        end what was left running
 #   --model PATH  a .gguf file or a Hugging Face directory instead of the default model
+#   --residual-delay MS  so much later than the Anchors do Residuals set out, as over a slow link (default 500; 0: at once, which on one
+#                 machine leaves no time to draft)
 #   --no-install  neither apt nor downloads
 #
-# Pids and logs are .run/lynx-prefill-node.{pid,log} and .run/lynx-decode-node.{pid,log}. Run again, it starts what has died.
+# Pids and logs are .run/lynx-prefill-node.{pid,log} and .run/lynx-decode-node.{pid,log} ($LYNX_RUN_DIR). Run again, it starts what died.
 # Ports: 8000 (or $LYNX_HTTP_PORT) and 8001 ($LYNX_GRPC_PORT) of the decode node, 7000 ($LYNX_CONTROL_PORT) and 7001
 # ($LYNX_PREFILL_HTTP_PORT) of the prefill node. The cores are split between the two, unless $LYNX_THREADS says how many each has.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -24,14 +26,15 @@ http_port="${LYNX_HTTP_PORT:-8000}"
 grpc_port="${LYNX_GRPC_PORT:-8001}"
 control_port="${LYNX_CONTROL_PORT:-7000}"
 prefill_http_port="${LYNX_PREFILL_HTTP_PORT:-7001}"
-export -n LYNX_PREFILL_HTTP_PORT # No setting of the nodes.
+run_dir="${LYNX_RUN_DIR:-.run}"
+export -n LYNX_PREFILL_HTTP_PORT LYNX_RUN_DIR # No settings of the nodes.
 url="http://127.0.0.1:$http_port"
 
-usage() { sed -n '2,18s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,20s/^# \{0,1\}//p' "$0"; }
 
 running_pid() { # program: prints the pid of a live one that was started here
   local pid program
-  pid="$(cat ".run/$1.pid" 2>/dev/null)" || return 1
+  pid="$(cat "$run_dir/$1.pid" 2>/dev/null)" || return 1
   program="$(readlink "/proc/$pid/exe" 2>/dev/null)" || return 1
   [ "${program% (deleted)}" = "$(realpath -m "build/release/cmd/$1")" ] && printf '%s\n' "$pid"
 }
@@ -48,10 +51,10 @@ stop_node() { # program
       running_pid "$1" >/dev/null || break
       sleep 0.1
     done
-    running_pid "$1" >/dev/null && die "$1 (pid $pid) does not end; see .run/$1.log"
+    running_pid "$1" >/dev/null && die "$1 (pid $pid) does not end; see $run_dir/$1.log"
     step "stopped $1 (pid $pid)"
   fi
-  rm -f ".run/$1.pid"
+  rm -f "$run_dir/$1.pid"
 }
 
 stop_nodes() { # The decode node first: what it still has running may need the other.
@@ -78,10 +81,12 @@ PYTHON
 start_node() { # program argument…
   local program="$1"
   shift
-  mkdir -p .run
+  mkdir -p "$run_dir"
   # A session of its own: Ctrl-C reaches this script, which then ends the nodes in order.
-  setsid "build/release/cmd/$program" --host 127.0.0.1 --model "$model" "$@" >".run/$program.log" 2>&1 &
-  echo "$!" >".run/$program.pid"
+  setsid "build/release/cmd/$program" --host 127.0.0.1 --model "$model" "$@" >"$run_dir/$program.log" 2>&1 &
+  echo "$!" >"$run_dir/$program.pid"
+  # The process is the shell at first, then setsid, then the node.
+  while ! running_pid "$program" >/dev/null && kill -0 "$!" 2>/dev/null; do sleep 0.02; done
   disown # What became of it is told below, not by the shell.
 }
 
@@ -101,19 +106,20 @@ wait_until_ready() { # program…
   for _ in $(seq 300); do
     for program in "$@"; do
       if ! running_pid "$program" >/dev/null; then
-        tail -n 20 ".run/$program.log" >&2
+        tail -n 20 "$run_dir/$program.log" >&2
         die "$program ended while starting (log above)"
       fi
     done
     health >/dev/null && return 0
     sleep 0.2
   done
-  die "not ready after 60 s; the decode node says: $(health || true) (logs: .run/)"
+  die "not ready after 60 s; the decode node says: $(health || true) (logs: $run_dir/)"
 }
 
 install=1
 detach=0
 aggregated=0
+residual_delay=500
 model=
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -127,6 +133,11 @@ while [ $# -gt 0 ]; do
     --model)
       [ $# -ge 2 ] || die "--model needs a path"
       model="$2"
+      shift
+      ;;
+    --residual-delay)
+      [[ "${2:-}" =~ ^[0-9]+$ ]] || die "--residual-delay needs a number of milliseconds"
+      residual_delay="$2"
       shift
       ;;
     -h | --help)
@@ -186,7 +197,10 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 for program in "${missing[@]}"; do
   case "$program" in
-    "$prefill") start_node "$prefill" --control-port "$control_port" --http-port "$prefill_http_port" "${prefill_threads[@]}" ;;
+    "$prefill")
+      start_node "$prefill" --control-port "$control_port" --http-port "$prefill_http_port" --test-residual-delay "$residual_delay" \
+        "${prefill_threads[@]}"
+      ;;
     "$decode")
       source=(--prefill "127.0.0.1:$control_port")
       [ "$aggregated" = 0 ] || source=(--aggregated)
@@ -196,9 +210,11 @@ for program in "${missing[@]}"; do
 done
 wait_until_ready "${programs[@]}"
 [ "$detach" = 0 ] || trap - EXIT INT TERM
-for program in "${programs[@]}"; do step "$program is ready (pid $(cat ".run/$program.pid"), log .run/$program.log)"; done
+for program in "${programs[@]}"; do step "$program is ready (pid $(cat "$run_dir/$program.pid"), log $run_dir/$program.log)"; done
 
 step "asking about $document"
+[ "$aggregated" = 1 ] || [ "$residual_delay" = 0 ] ||
+  step "Residuals set out $residual_delay ms late, as over a slow link (--residual-delay 0: at once)"
 python3 scripts/ask.py --url "$url" "$document" "$question"
 
 if [ "$detach" = 1 ]; then
@@ -211,8 +227,8 @@ told=0
 while running_pid "$decode" >/dev/null; do
   if [ "$aggregated" = 0 ] && [ "$told" = 0 ] && ! running_pid "$prefill" >/dev/null; then
     told=1
-    step "$prefill ended (log .run/$prefill.log); the decode node stays up and waits for it: scripts/quickstart.sh starts it again"
+    step "$prefill ended (log $run_dir/$prefill.log); the decode node stays up and waits for it: scripts/quickstart.sh starts it again"
   fi
   sleep 0.5
 done
-die "$decode ended; see .run/$decode.log"
+die "$decode ended; see $run_dir/$decode.log"

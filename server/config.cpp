@@ -226,10 +226,15 @@ Result<std::vector<std::string>> read_api_keys(const std::string& path) {
   if (!content.ok()) return content.status().with_context("api-key-file");
   std::istringstream lines(std::move(content).value());
   std::vector<std::string> keys;
+  int line = 0;
   for (std::string text; std::getline(lines, text);) {
+    ++line;
     const auto first = text.find_first_not_of(" \t\r");
-    if (first == std::string::npos) continue;
+    if (first == std::string::npos || text[first] == '#') continue;
     keys.push_back(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
+    if (keys.back().find_first_of(" \t") != std::string::npos) {
+      return invalid_argument(fmt::format("api-key-file: {}: line {} holds a blank within the key", path, line));
+    }
   }
   if (keys.empty()) return invalid_argument(fmt::format("api-key-file: {} holds no key", path));
   return keys;

@@ -200,7 +200,8 @@ int run_decode_node(const Config& config) {
     } else {
       grpc.set_ready(true);
     }
-    log_info("ready", {{"url", fmt::format("http://{}:{}", config.host, server->port())}, {"grpc_port", grpc_server->port()}});
+    log_info(config.aggregated ? "ready" : "listening",
+             {{"url", fmt::format("http://{}:{}", config.host, server->port())}, {"grpc_port", grpc_server->port()}});
     exit_code = serve_until_signal(config, signal, *api, *server, grpc, metrics, *loaded.engine);
   }
   if (loaded.pair) loaded.pair->stop();  // First: it tells the gRPC server about its nodes.

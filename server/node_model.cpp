@@ -80,7 +80,9 @@ std::optional<Failure> load_node_model(const Config& config, bool for_pair, Node
   auto profile = model::load_plane_profile(config.plane_profile, config.model, (*file)->config(), &profile_source);
   if (!profile.ok()) return Failure{kExitUsage, profile.status().with_context("--plane-profile")};
   loaded->profile = std::move(profile).value();
-  log_debug("plane profile", {{"source", profile_source}});
+  log_info("plane profile",
+           {{"source", profile_source},
+            {"layers_with_wide_k", std::count(loaded->profile.wide_k.begin(), loaded->profile.wide_k.end(), true)}});
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   loaded->pool = std::make_unique<ThreadPool>(config.threads > 0 ? config.threads : cores);
   auto model = model::Model::load(**file, *isa, loaded->pool.get());

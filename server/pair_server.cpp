@@ -3,7 +3,10 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <chrono>
 #include <map>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "common/log.h"
@@ -17,6 +20,28 @@ namespace lynx::server {
 namespace {
 
 class Session;
+
+/// A node that is refused asks again every second: the same words about the same host are logged once a minute.
+class RefusalLog {
+ public:
+  void add(const std::string& peer, const std::string& reason) {
+    const auto now = std::chrono::steady_clock::now();
+    {
+      const std::lock_guard lock(mutex_);
+      if (told_.size() >= kMost) told_.clear();
+      const auto [it, is_new] = told_.try_emplace({peer.substr(0, peer.rfind(':')), reason}, now);  // Without its port.
+      if (!is_new && now - it->second < kEvery) return;
+      it->second = now;
+    }
+    log_warning("decode node refused", {{"peer", peer}, {"reason", reason}});
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  static constexpr std::chrono::minutes kEvery{1};
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, std::chrono::steady_clock::time_point> told_;
+};
 
 /// The live sessions. A session is in it from its hello to its end, so that whoever finds one here may use it under the lock.
 class Sessions {
@@ -51,8 +76,8 @@ class Sessions {
 /// One stream. Deletes itself when gRPC is done with it.
 class Session final : public grpc::ServerBidiReactor<v1::DecodeMessage, v1::PrefillMessage> {
  public:
-  Session(Sessions* sessions, PairServerEvents* events, std::string peer)
-      : sessions_(sessions), events_(events), peer_(std::move(peer)) {
+  Session(Sessions* sessions, PairServerEvents* events, RefusalLog* refusals, std::string peer)
+      : sessions_(sessions), events_(events), refusals_(refusals), peer_(std::move(peer)) {
     id_ = sessions_->add(this);
     StartRead(&incoming_);
   }
@@ -85,7 +110,7 @@ class Session final : public grpc::ServerBidiReactor<v1::DecodeMessage, v1::Pref
     Result<v1::NodeHello> answer =
         incoming_.has_hello() ? events_->on_hello(id_, incoming_.hello()) : invalid_argument("the first message must be a hello");
     if (!answer.ok()) {
-      log_warning("decode node refused", {{"peer", peer_}, {"reason", answer.status().message()}});
+      refusals_->add(peer_, answer.status().message());
       close(answer.status());
       return false;
     }
@@ -117,6 +142,7 @@ class Session final : public grpc::ServerBidiReactor<v1::DecodeMessage, v1::Pref
 
   Sessions* const sessions_;
   PairServerEvents* const events_;
+  RefusalLog* const refusals_;
   const std::string peer_;
   SessionId id_ = 0;
   v1::DecodeMessage incoming_;
@@ -144,10 +170,10 @@ class PairServer::Impl final : public v1::PairControl::CallbackService {
     const std::string secret =
         shown == context->client_metadata().end() ? std::string() : std::string(shown->second.data(), shown->second.size());
     if (!secret_.empty() && !equal_secrets(secret, secret_)) {
-      log_warning("decode node refused", {{"peer", context->peer()}, {"reason", "wrong pair secret"}});
+      refusals_.add(context->peer(), "wrong pair secret");
       return new Refusal({Code::kUnauthenticated, "the pair secrets differ (--pair-secret-file)"});
     }
-    return new Session(&sessions, events_, context->peer());
+    return new Session(&sessions, events_, &refusals_, context->peer());
   }
 
   Sessions sessions;
@@ -155,6 +181,7 @@ class PairServer::Impl final : public v1::PairControl::CallbackService {
  private:
   const std::string secret_;
   PairServerEvents* const events_;
+  RefusalLog refusals_;
 };
 
 PairServer::PairServer(std::string secret, PairServerEvents* events) : impl_(std::make_unique<Impl>(std::move(secret), events)) {}

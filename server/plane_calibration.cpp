@@ -85,6 +85,12 @@ Result<std::string> calibrate_planes(const PlaneToolOptions& options, const Cali
   std::vector<int> candidates(plane_size(config.layers));
   for (int layer = 0; layer < config.layers; ++layer) candidates[plane_size(layer)] = layer;
 
+  if (const double bits = anchor_bits(trial, session, file.profile); bits > calibration.most_bits) {
+    return invalid_argument(fmt::format(
+        "the texts are too short: without any wide layer their Anchors take {:.2f} bits a value already, since a text's last "
+        "block travels raw; give longer ones (2,000 tokens or more) or --most-bits of more than {}",
+        bits, calibration.most_bits));
+  }
   std::string out = "| layers with wide K | bits a value | KL, nats |\n|---|---:|---:|\n";
   std::string names = "none";
   double first = 0;

@@ -152,10 +152,10 @@ int serve(const Config& config, ShutdownSignal& signal, const HttpServer& http, 
   node.prompts->start(node.engine.get());
   probes.set_source(&node);
   server->set_serving(true);
-  log_info("ready", {{"control", node.advertised},
-                     {"http", fmt::format("http://{}:{}", config.host, http.port())},
-                     {"data_plane", node.link->library_version()},
-                     {"numerics", node.model.numerics}});
+  log_info("listening", {{"control", node.advertised},
+                         {"http", fmt::format("http://{}:{}", config.host, http.port())},
+                         {"data_plane", node.link->library_version()},
+                         {"numerics", node.model.numerics}});
   signal.wait();
   server->set_serving(false);
   const int exit_code = drain(config, signal, node);

@@ -163,6 +163,7 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   std::vector<scheduler::TicketCommand> commands_;
   std::map<scheduler::RequestNumber, Order> orders_;
   std::vector<Node> nodes_;
+  std::vector<std::string> complaints_;  ///< What was logged of each node since it was up last.
   SessionId next_session_ = 1;
   std::uint64_t next_probe_;
 

@@ -147,6 +147,10 @@ class ProcessTest(unittest.TestCase):
             short = ["--continuation", "24"]
             made = run(TOOL, "calibrate", str(MODEL), str(text), "--output", str(profile), "--most-bits", "7", *short)
             self.assertEqual(made.returncode, 0, made.stderr)
+            empty = folder / "empty.json"
+            refused = run(TOOL, "calibrate", str(MODEL), str(text), "--output", str(empty), *short)  # 4.7 bits: its tail alone takes more.
+            self.assertEqual((refused.returncode, empty.exists()), (2, False))
+            self.assertIn("too short", refused.stderr)
             wide = json.loads(profile.read_text())["wide_k"]
             self.assertTrue(wide)
             shown = run(TOOL, "planes", str(MODEL), str(text), "--profile", str(profile), *short)

@@ -289,8 +289,12 @@ TEST_CASE("API keys are lines; a file without one is an error that names it") {
   const auto read = read_api_keys(keys.path());
   REQUIRE(read.ok());
   CHECK(*read == std::vector<std::string>{"first", "second"});
-  const TemporaryFile empty("\n \n");
+  const TemporaryFile empty("\n \n# none\n");
   CHECK(read_api_keys(empty.path()).status().message().find(empty.path()) != std::string::npos);
+  const TemporaryFile withdrawn("# old\nnew\n  # older");
+  CHECK(*read_api_keys(withdrawn.path()) == std::vector<std::string>{"new"});
+  const TemporaryFile two("one\nkey two\n");
+  CHECK(read_api_keys(two.path()).status().message().find("line 2") != std::string::npos);
   for (const std::string path : {"/no/such/file", "/"}) {
     const Status unread = read_api_keys(path).status();
     CHECK(unread.message().find("api-key-file: " + path + ": cannot be read") != std::string::npos);
