@@ -70,6 +70,11 @@ void RemotePrompts::node_greeted(int index, ConnectionId connection, const v1::N
     log_warning("prefill node computes other bits: answers are right, but not bit for bit those of one node",
                 {{"node", address}, {"ours", options_.hello.numerics()}, {"theirs", peer.numerics()}});
   }
+  const auto differs = [&](const Node& other) { return other.profile != nullptr && other.profile->wide_k != node.profile->wide_k; };
+  if (news && std::any_of(nodes_.begin(), nodes_.end(), differs)) {
+    log_warning("prefill node has another plane profile than the others: they are drafted on in turns, and int4 answers differ",
+                {{"node", address}});
+  }
   show(index, [&](PrefillNodeStatus& status) {
     status.problem = "data plane not proven yet";
     status.model = peer.model();
