@@ -23,7 +23,7 @@ namespace lynx::transport {
 namespace {
 
 constexpr std::int64_t kLongestSleepUs = 50'000;  // Under load a message over shared memory once went unseen.
-constexpr std::int64_t kSpinUs = 50;              // Then sleep: longer costs idle CPU, shorter costs latency.
+constexpr std::int64_t kSpinUs = 5;               // Then sleep: longer takes the core from whoever computes on it, once a message.
 constexpr std::int64_t kCloseWaitUs = 1000;       // For an endpoint to be closed.
 constexpr std::int64_t kSendWaitUs = 200;         // For room in a shared-memory queue, at first; a socket signals it.
 constexpr std::int64_t kSendWaitMostUs = 5000;
