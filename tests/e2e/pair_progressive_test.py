@@ -86,7 +86,8 @@ class ProgressiveTest(unittest.TestCase):
     def test_bad_drafts_are_rolled_back_and_change_no_token(self):
         with Pair(prefill=(*MEMORY, *SLOW), decode=(*MEMORY, "--test-draft-noise", "0.2")) as spoiled:
             receipts = self.check(spoiled, "progressive-exact", 5)
-            self.assertGreater(sum(receipt["rolled_back"] for receipt in receipts), 3)
+            rolled_back, accepted = (sum(receipt[what] for receipt in receipts) for what in ("rolled_back", "accepted"))
+            self.assertGreater(rolled_back, max(3, accepted), "most drafts fail")
             self.assertGreater(spoiled.decode.metric("lynx_draft_tokens_total"), 0)
             foreign = tokens_of(self.alone, "船は夜明けに港を出た。🚢🌊 Корабль вышел из гавани. " * 8)
             for seed in range(4):
@@ -105,6 +106,22 @@ class ProgressiveTest(unittest.TestCase):
             self.assertGreater(sum(answer["lynx"]["receipt"]["accepted"] for answer in got), len(bodies))
             self.assertGreater(cramped.decode.metric("lynx_scheduler_preemptions_total"), 2)
             cramped.wait_until_idle()
+
+    def test_the_context_ends_inside_drafts(self):
+        short = ("--max-model-len", "512", *MEMORY)
+        bodies = [{"prompt": self.tokens[start:start + length], "max_tokens": 200, "ignore_eos": True, "logprobs": 1, **options}
+                  for start, (length, options) in enumerate(
+                      (length, options) for length in (480, 500, 507, 511) for options in ({"temperature": 0}, {"temperature": 0.8, "seed": 5, "n": 2}))]
+        with Node(*short) as alone:
+            want = [alone.complete(**body) for body in bodies]
+        with Pair(prefill=(*MEMORY, *SLOW), decode=short) as pair:
+            for body, expected in zip(bodies, want):
+                got = pair.decode.complete(**body, lynx={"receipt": True})
+                self.assertEqual((got["choices"], got["usage"]), (expected["choices"], expected["usage"]), len(body["prompt"]))
+                self.assertEqual({choice["finish_reason"] for choice in got["choices"]}, {"length"})
+                left = 512 - len(body["prompt"])
+                self.assertGreaterEqual(got["lynx"]["receipt"]["drafted"], min(left - 1, 3), "it drafted up to the end")
+            pair.wait_until_idle()
 
     def test_a_prefill_node_dies_between_anchors_and_residuals(self):
         bodies = [{"prompt": self.tokens[start:start + 400], "max_tokens": 40, "temperature": 0, "ignore_eos": True} for start in range(5)]
