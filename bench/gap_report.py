@@ -196,7 +196,7 @@ def report(data: dict) -> tuple[str, str]:
              "What a client sees while a prompt's KV cache crosses a slow link, by mode. Times are seconds at the client, streamed over HTTP, from the request on: medians, with ranges in brackets; where "
              "two stand in one field, of committed and of provisional tokens (shown as provisional or committed, whichever came first). Ratios are of the same round.", "",
              f"- {data['machine']}, {', '.join(dates)}; SmolLM2-135M-Instruct Q4_1; two cores: the prefill node on one, the decode node on the other, one thread each",
-             *(f"- Command: `{entry['command']}` (load average at its start {entry['load']})" for entry in data["commands"]),
+             *(f"- Command: `{entry['command']}` (load average at its start {entry['load']})" + (f". {entry['remark']}" if "remark" in entry else "") for entry in data["commands"]),
              "- The full one: `bench/gap.py --repeats 7 --first --out docs/benchmarks/gap.md`",
              f"- Runs a mode, rate and prompt length: {min(counts)}" + (f" … {max(counts)}" if max(counts) > min(counts) else "") + ("; fewer than the seven that were wanted" if min(counts) < 7 else ""),
              "- Two network namespaces, a veth pair, `tc tbf` each way (`bench/testbed.py`). Prompts are chats about this repository's own text, cut to length in tokens: four of each length, one a round, the same for all modes.", "",
