@@ -7,10 +7,11 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "transport/wire_header.h"
+
 namespace lynx::server {
 namespace {
 
-constexpr std::size_t kSecretBytes = 16;
 constexpr int kMostTopLogprobs = 1024;
 constexpr std::size_t kMostErrorBytes = 1024;  // It goes on to a client, and into the log.
 constexpr std::size_t kMostErrorCodeBytes = 32;
@@ -123,8 +124,13 @@ v1::Ticket make_ticket(const Generation& generation) {
   return ticket;
 }
 
+Status check_ticket_secret(const std::string& secret) {
+  constexpr std::size_t kBytes = sizeof(transport::TicketSecret);
+  return secret.size() == kBytes ? Status() : invalid_argument(fmt::format("secret must be of {} bytes", kBytes));
+}
+
 Result<GenerateRequest> request_of(const v1::Ticket& ticket) {
-  if (ticket.secret().size() != kSecretBytes) return invalid_argument("secret must be of 16 bytes");
+  LYNX_RETURN_IF_ERROR(check_ticket_secret(ticket.secret()));
   if (ticket.top_logprobs() < -1 || ticket.top_logprobs() > kMostTopLogprobs) return invalid_argument("top_logprobs");
   if (ticket.prompt_top_logprobs() < -1 || ticket.prompt_top_logprobs() > kMostTopLogprobs) {
     return invalid_argument("prompt_top_logprobs");

@@ -16,6 +16,9 @@ namespace lynx::server {
 /// A ticket for a request's prompt, but for number, secret and transfer.
 v1::Ticket make_ticket(const Generation& generation);
 
+/// INVALID_ARGUMENT: not as long as a transport::TicketSecret.
+Status check_ticket_secret(const std::string& secret);
+
 /// The request that the prefill node runs for a ticket: at most one token a choice. INVALID_ARGUMENT naming the field.
 Result<GenerateRequest> request_of(const v1::Ticket& ticket);
 

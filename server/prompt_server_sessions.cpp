@@ -108,9 +108,7 @@ void PromptServer::take_probe(SessionId session, const v1::Probe& message) {
   if (message.units() < 1 || message.units() > kMostProbeUnits || message.unit_bytes() != unit_bytes) {
     return refuse(key, invalid_argument(fmt::format("probe: {} units of {} bytes", message.units(), message.unit_bytes())));
   }
-  if (message.secret().size() != sizeof(transport::TicketSecret)) {
-    return refuse(key, invalid_argument("probe: secret must be of 16 bytes"));
-  }
+  if (const Status secret = check_ticket_secret(message.secret()); !secret.ok()) return refuse(key, secret.with_context("probe"));
   const std::lock_guard lock(mutex_);
   Ticket* const ticket = add(key, fmt::format("probe#{}.{}", session, key.number), message.secret());
   if (ticket == nullptr) return;

@@ -22,7 +22,7 @@ RemotePrompts::RemotePrompts(RemotePromptsOptions options, transport::Link* link
       anchors_(anchors),
       desk_({.nodes = static_cast<int>(options_.nodes.size())}),
       nodes_(options_.nodes.size()),
-      complaints_(options_.nodes.size()),
+      logged_(options_.nodes.size()),
       next_probe_(std::uint64_t{1} << 63),  // Tickets count from 1: the two never meet.
       shown_(options_.nodes.size()) {
   for (std::size_t i = 0; i < shown_.size(); ++i) {

@@ -163,7 +163,12 @@ class RemotePrompts final : public PromptTransfer, private PairClientEvents, pri
   std::vector<scheduler::TicketCommand> commands_;
   std::map<scheduler::RequestNumber, Order> orders_;
   std::vector<Node> nodes_;
-  std::vector<std::string> complaints_;  ///< What was logged of each node since it was up last.
+  /// What the log says of a node already: one that cannot be used is tried every second.
+  struct Logged {
+    std::uint64_t boot = 0;  ///< Of the life that was greeted.
+    std::string problem;     ///< Since it was up last.
+  };
+  std::vector<Logged> logged_;
   SessionId next_session_ = 1;
   std::uint64_t next_probe_;
 

@@ -57,8 +57,7 @@ void RemotePrompts::node_greeted(int index, ConnectionId connection, const v1::N
           .same_numerics = same_numerics(options_.hello, peer),
           .profile = std::make_shared<const quant::PlaneProfile>(profile_of(peer))};
   const std::string& address = options_.nodes[static_cast<std::size_t>(index)];
-  // Not again for one that is greeted, and then not taken, every second.
-  const bool news = complaints_[static_cast<std::size_t>(index)].empty();
+  const bool news = std::exchange(logged_[static_cast<std::size_t>(index)].boot, peer.boot()) != peer.boot();
   if (news) {
     log_info("prefill node greeted", {{"node", address},
                                       {"model", peer.model()},
@@ -142,7 +141,7 @@ void RemotePrompts::probe_done(int index, const Status& status) {
   if (const Status fits = check_transport(options_.require_transport, info); !fits.ok()) return reset(index, fits);
   const double seconds = static_cast<double>(std::max<std::int64_t>(1, EventThread::now_us() - node.probe_sent_us)) * 1e-6;
   const double rate = 2.0 * kProbeBlocks * largest_unit_bytes(cache_->shape()) / seconds;
-  complaints_[static_cast<std::size_t>(index)].clear();
+  logged_[static_cast<std::size_t>(index)].problem.clear();
   desk_.node_up(index, &commands_);
   const bool up = desk_.node_is_up(index);
   show(index, [&](PrefillNodeStatus& shown) {
@@ -163,7 +162,7 @@ void RemotePrompts::probe_done(int index, const Status& status) {
 void RemotePrompts::node_lost(int index, const Status& why) {
   Node& node = nodes_[static_cast<std::size_t>(index)];
   const std::string& address = options_.nodes[static_cast<std::size_t>(index)];
-  const bool news = std::exchange(complaints_[static_cast<std::size_t>(index)], why.message()) != why.message();
+  const bool news = std::exchange(logged_[static_cast<std::size_t>(index)].problem, why.message()) != why.message();
   show(index, [&](PrefillNodeStatus& status) {
     status.up = false;
     status.problem = why.message();

@@ -293,6 +293,7 @@ class PairFaultsTest(unittest.TestCase):
             with prefill_node(ports=ports):
                 eventually(lambda: decode.request("/health")[0] == 200, "the pair is found")
                 self.assertEqual(decode.complete(**self.asked[0])["choices"][0]["text"], self.want[0])
+                self.assertEqual(decode.log_text().count("prefill node greeted"), 1, "with what it computes by, though it was missed before")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -349,39 +350,37 @@ std::string run_world(unsigned seed, bool two_steps, ThreadPool& prefill_pool, T
 
 }  // namespace
 
-TEST_CASE("an answer whose prompt was computed by another engine is that of the request alone") {
+/// All worlds, or the one that LYNX_SEED names: then nothing is counted.
+std::optional<Seen> run_worlds(bool two_steps) {
   ThreadPool prefill_pool(1);
   ThreadPool decode_pool(1);
   Seen seen;
   if (const char* seed = std::getenv("LYNX_SEED")) {
-    CHECK(run_world(static_cast<unsigned>(std::atol(seed)), false, prefill_pool, decode_pool, seen) == "");
-    return;
+    CHECK(run_world(static_cast<unsigned>(std::atol(seed)), two_steps, prefill_pool, decode_pool, seen) == "");
+    return std::nullopt;
   }
   for (unsigned seed = 0; seed < 150; ++seed) {
-    const std::string failure = run_world(seed, false, prefill_pool, decode_pool, seen);
+    const std::string failure = run_world(seed, two_steps, prefill_pool, decode_pool, seen);
     if (!failure.empty()) FAIL("seed " << seed << ": " << failure << " (LYNX_SEED=" << seed << " runs it alone)");
   }
-  CHECK(seen.preemptions > 50);
-  CHECK(seen.answered > 600);
-  CHECK(seen.cancelled > 30);
+  return seen;
+}
+
+TEST_CASE("an answer whose prompt was computed by another engine is that of the request alone") {
+  const std::optional<Seen> seen = run_worlds(false);
+  if (!seen) return;
+  CHECK(seen->preemptions > 50);
+  CHECK(seen->answered > 600);
+  CHECK(seen->cancelled > 30);
 }
 
 // n > 1, stop strings, end tokens and max_tokens inside drafts, penalties, preemption and cancellation are the worlds' own.
 TEST_CASE("drafts between Anchors and Residuals, right or wrong, lost or not, change no answer") {
-  ThreadPool prefill_pool(1);
-  ThreadPool decode_pool(1);
-  Seen seen;
-  if (const char* seed = std::getenv("LYNX_SEED")) {
-    CHECK(run_world(static_cast<unsigned>(std::atol(seed)), true, prefill_pool, decode_pool, seen) == "");
-    return;
-  }
-  for (unsigned seed = 0; seed < 150; ++seed) {
-    const std::string failure = run_world(seed, true, prefill_pool, decode_pool, seen);
-    if (!failure.empty()) FAIL("seed " << seed << ": " << failure << " (LYNX_SEED=" << seed << " runs it alone)");
-  }
-  CHECK(seen.preemptions > 50);
-  CHECK(seen.answered > 600);
-  CHECK(seen.drafted > 300);
-  CHECK(seen.accepted > 100);
-  CHECK(seen.drafted > seen.accepted);
+  const std::optional<Seen> seen = run_worlds(true);
+  if (!seen) return;
+  CHECK(seen->preemptions > 50);
+  CHECK(seen->answered > 600);
+  CHECK(seen->drafted > 300);
+  CHECK(seen->accepted > 100);
+  CHECK(seen->drafted > seen->accepted);
 }
